@@ -34,6 +34,12 @@ func newDRANode(t testing.TB, text string) (*node, *kubeapitest.Server) {
 		Dir:          paths.KubeletDir,
 		PodResources: paths.PodResources,
 		Registry:     paths.Registry,
+		OnRegister: func(_ context.Context, name, _ string) error {
+			if n.registersSlowly.Load() && name != dra.Driver {
+				<-time.After(200 * time.Millisecond)
+			}
+			return nil
+		},
 	})
 	must(t, n.kubelet.Start())
 	t.Cleanup(n.kubelet.Stop)

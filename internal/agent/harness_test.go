@@ -35,6 +35,8 @@ type node struct {
 	answerWithin time.Duration
 	// startWithin is how long a pod may need to start after a prepare; 0 is the default.
 	startWithin time.Duration
+	// registersSlowly makes the kubelet take its time to register device plugins.
+	registersSlowly atomic.Bool
 }
 
 func newNode(t testing.TB, text string) *node {

@@ -147,10 +147,13 @@ func (l *loop) ours() func(key string) bool {
 
 // heldSlots are the held slots for the ledger.
 func heldSlots(view *holds.View) ledger.Held {
-	held := ledger.Held{IsUnknown: view.Unread() != "", IDs: map[string]string{}}
+	held := ledger.Held{
+		IsUnknown: view.Unread() != "",
+		Slots:     map[string][]ledger.HeldSlot{},
+	}
 	for _, id := range view.HeldIDs() {
 		for _, h := range view.Slots(id) {
-			held.IDs[device.SlotID(h.ID, h.Slot)] = h.Resource
+			held.Slots[id] = append(held.Slots[id], ledger.HeldSlot{Number: h.Slot, Resource: h.Resource})
 		}
 	}
 	return held

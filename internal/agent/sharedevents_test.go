@@ -193,15 +193,27 @@ func (s *sharing) loseKubelet() {
 	}
 }
 
-// update starts another instance, which waits until the old one ends.
+// update starts another instance, which waits until the old one ends. Pods start meanwhile: the old instance
+// gets calls for device plugins after the next one gets calls for claims.
 func (s *sharing) update() {
-	next, stop := s.serveBy(s.clock)
-	if s.random.IntN(2) == 0 {
+	s.registersSlowly.Store(true)
+	defer s.registersSlowly.Store(false)
+	stopLast := s.stop
+	s.agent, s.stop = s.serveBy(s.clock)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		stopLast()
+	}()
+	for {
 		s.claims()
 		s.admit()
+		select {
+		case <-ended:
+			return
+		default:
+		}
 	}
-	s.stop()
-	s.agent, s.stop = next, stop
 }
 
 // passes moves the clock, and waits until the program has seen it.
@@ -242,24 +254,24 @@ func (s *sharing) step() {
 		s.claims()
 	case n < 58 && pod != nil:
 		s.end(pod)
-	case n < 75:
+	case n < 68:
 		s.passes(time.Duration(10+s.random.IntN(60)) * time.Second)
-	case n < 79 && pod != nil && !pod.isForced:
+	case n < 72 && pod != nil && !pod.isForced:
 		s.force(pod)
-	case n < 81 && pod != nil && pod.claim != nil && !pod.isForced:
+	case n < 74 && pod != nil && pod.claim != nil && !pod.isForced:
 		// The kubelet prepares the claim of a pod again, as for each of its sandboxes.
 		ctx, cancel := context.WithTimeout(s.Context(), limit)
 		_, _ = s.kubelet.PrepareClaim(ctx, dra.Driver, *pod.claim)
 		cancel()
-	case n < 83:
+	case n < 76:
 		// A pod gets a device and then fails admission.
 		list, _ := s.kubelet.Latest(zigbeeName)
 		if healthy := list.Healthy(); len(healthy) > 0 {
 			_, _ = s.kubelet.Allocate(s.Context(), zigbeeName, healthy[0])
 		}
-	case n < 87:
+	case n < 80:
 		s.plug(s.random.IntN(2))
-	case n < 89:
+	case n < 82:
 		s.stop()
 		s.start()
 	case n < 92:

@@ -93,8 +93,10 @@ type podHold struct {
 	Resource string `json:"resource"`
 	// StaticName is "namespace/name" of a static pod, empty if it is not known.
 	StaticName string `json:"static_name,omitempty"`
-	// isNamed is set if the checkpoint that was read last has the hold.
+	// isNamed is set if the checkpoint that was read last has the hold. Otherwise, lostAt is when the checkpoint
+	// was read that does not have it any more.
 	isNamed bool
+	lostAt  time.Time
 	// isRefused is set if the pod runs although the kubelet has freed its slot: nobody else gets the slot.
 	isRefused bool
 	// generation is the start of the kubelet whose checkpoint had the hold last, 0 if it is not

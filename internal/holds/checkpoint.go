@@ -48,18 +48,6 @@ type checkpointEntry struct {
 	DeviceIDs    map[string][]string
 }
 
-// checkpointEntries are the entries of a checkpoint. The kubelet writes null for an empty list.
-type checkpointEntries struct {
-	areThere bool
-	list     []checkpointEntry
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (e *checkpointEntries) UnmarshalJSON(text []byte) error {
-	e.areThere = true
-	return json.Unmarshal(text, &e.list)
-}
-
 // errNoEntries means that a file is JSON, but not the checkpoint of a device manager.
 var errNoEntries = errors.New("it has no Data.PodDeviceEntries")
 
@@ -71,14 +59,18 @@ func readCheckpoint(path string) ([]checkpointEntry, error) {
 		return nil, err
 	}
 	var file struct {
-		Data struct{ PodDeviceEntries checkpointEntries }
+		Data struct{ PodDeviceEntries json.RawMessage }
 	}
+	var entries []checkpointEntry // the kubelet writes null for an empty list
 	err = json.Unmarshal(text, &file)
-	if err == nil && !file.Data.PodDeviceEntries.areThere {
+	if err == nil && file.Data.PodDeviceEntries == nil {
 		err = errNoEntries
+	}
+	if err == nil {
+		err = json.Unmarshal(file.Data.PodDeviceEntries, &entries)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return file.Data.PodDeviceEntries.list, nil
+	return entries, nil
 }

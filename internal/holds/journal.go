@@ -94,9 +94,13 @@ func (b *Book) Load(ctx context.Context, mayWrite bool) {
 	count := 0
 	for slot, pods := range kept.Pods {
 		count += len(pods)
-		if count <= maxHolds {
-			b.pods[slot] = pods
+		if count > maxHolds {
+			break
 		}
+		for i := range pods {
+			pods[i].lostAt = b.Now() // unless the checkpoint has it
+		}
+		b.pods[slot] = pods
 	}
 	b.grants = map[string]grant{}
 	for slot, resource := range kept.Grants {

@@ -52,7 +52,9 @@ type world struct {
 	// checkpoints are all that were written, the last one is on disk.
 	checkpoints []map[string]*pod
 	book        *holds.Book
-	listed      []offer
+	// isTakingOver is set while the book is the one of a successor that does not answer yet.
+	isTakingOver bool
+	listed       []offer
 	// remembered is what the program knows across boots about the devices that it has listed.
 	remembered map[string]holds.Device
 	next       int
@@ -165,6 +167,7 @@ func (w *world) pass() {
 	for _, o := range w.offers() {
 		reason := view.Blocked(o.want)
 		if reason == "" {
+			w.mustNotBeClaimed(o)
 			w.listed = append(w.listed, o)
 			continue
 		}
@@ -252,6 +255,18 @@ func (w *world) mustBeFree(p *pod) {
 		if w.lives(other) && p.of.conflicts(&other.of) {
 			w.Fatalf("%s got %s while %s has it as %s through %s; steps:\n%s", p.uid, p.of.hw.name,
 				other.uid, other.of.want.ID, other.of.want.Resource, strings.Join(w.steps, "\n"))
+		}
+	}
+}
+
+// mustNotBeClaimed fails the test if a device plugin offers the hardware of a claim that lives.
+func (w *world) mustNotBeClaimed(o offer) {
+	_, byDRA := device.SplitResourceKey(o.want.Resource)
+	for _, p := range w.pods {
+		isClaim := p.slot == ""
+		if isClaim && !byDRA && !w.isTakingOver && w.lives(p) && p.of.conflicts(&o) {
+			w.Fatalf("%s of %s is offered while claim %s has it as %s; steps:\n%s",
+				o.want.ID, o.want.Resource, p.uid, p.of.want.ID, strings.Join(w.steps, "\n"))
 		}
 	}
 }
@@ -456,7 +471,9 @@ func (w *world) handOver() {
 	w.say("another instance takes over")
 	w.admit()
 	w.book = second
+	w.isTakingOver = true
 	w.pass()
+	w.isTakingOver = false
 	w.book = first
 	w.admit()
 	first.Retire()

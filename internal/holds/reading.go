@@ -151,7 +151,10 @@ func (b *Book) merge(named map[string][]podHold) (hasChanged bool) {
 			if i := indexOfPod(named[slot], past.Pod); i >= 0 {
 				named[slot][i].StaticName = past.StaticName
 			} else if len(named[slot]) < maxHoldsPerSlot {
-				past.isNamed = false
+				if past.isNamed {
+					past.isNamed = false
+					past.lostAt = b.Now()
+				}
 				named[slot] = append(named[slot], past)
 			}
 		}

@@ -14,6 +14,9 @@ const (
 	// checkRunning is how often the pods are checked that run although the kubelet has forgotten
 	// them: the end of a process causes no event with version 1 of cgroups.
 	checkRunning = time.Second
+	// forgottenAfter is how long a pod may run after the checkpoint has lost it: the kubelet frees the slot of
+	// a static pod when its manifest is removed, and its processes may be about to end. Grant waits for them.
+	forgottenAfter = time.Second
 	// firstRefresh and lastRefresh bound the time between two refreshes while something waits for a
 	// hold that only the checkpoint knows. The time doubles: a kubelet that has just started does not
 	// forget pods before it has the list of the API server.
@@ -170,7 +173,8 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 		for i := range pods {
 			p := &pods[i]
 			state, isChecked := states[p.Pod]
-			isRefused := state == cgroup.Running && (p.isRefused || !isNamed)
+			isForgotten := !isNamed && !b.Now().Before(p.lostAt.Add(forgottenAfter))
+			isRefused := state == cgroup.Running && (p.isRefused || isForgotten)
 			if isChecked && isRefused != p.isRefused {
 				p.isRefused = isRefused
 				hasChanged = true
@@ -178,7 +182,8 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 			}
 			hasCgroup := podEvidence{state: state}.holds()
 			mustRefresh = mustRefresh || b.isAwaited && p.isNamed && !hasCgroup
-			if p.isRefused || b.isAwaited && !p.isNamed {
+			mayBeForgotten := !isNamed && state == cgroup.Running
+			if p.isRefused || mayBeForgotten || b.isAwaited && !p.isNamed {
 				next = b.Now().Add(checkRunning)
 			}
 		}

@@ -27,6 +27,28 @@ func TestPodThatWaitsForAVolume(t *testing.T) {
 	})
 }
 
+// The kubelet frees the slot of a static pod before its processes have ended: the next pod gets it when they
+// have, and the slot is unhealthy only if they do not end.
+func TestPodThatEndsAfterItWasForgotten(t *testing.T) {
+	onHost(t, func(h *host) {
+		h.save(map[string][]string{podUID: {"a"}})
+		h.cgroups.Start(podUID)
+		b := h.start()
+		h.read(b, nil)
+		if next := b.Look(h.Context()); len(b.Refused()) > 0 || next.IsZero() {
+			h.Errorf("at once: refused %v, the next look is at %s", b.Refused(), next)
+		}
+		time.Sleep(time.Second)
+		if b.Look(h.Context()); len(b.Refused()) != 1 {
+			h.Errorf("after a second: refused %v", b.Refused())
+		}
+		h.cgroups.End(podUID)
+		if next := b.Look(h.Context()); len(b.Refused()) > 0 || !next.IsZero() {
+			h.Errorf("after its end: refused %v, the next look is at %s", b.Refused(), next)
+		}
+	})
+}
+
 // A checkpoint is read while the kubelet does not answer a query: the next version may not have its pods any
 // more.
 func TestReadsDuringQuery(t *testing.T) {

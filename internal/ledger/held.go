@@ -22,7 +22,7 @@ func (t *transition) restoreOrphans() {
 			taken += rec.parts()
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(t.held)) {
+	for _, id := range slices.Sorted(maps.Keys(t.in.Held.Slots)) {
 		_, isListed := t.records[id]
 		name := t.holder(id)
 		if isListed || name == "" || !device.ValidID(id) {
@@ -47,10 +47,10 @@ func (t *transition) restoreOrphans() {
 // holder returns the first configured resource through which containers hold a device, empty if there is
 // none.
 func (t *transition) holder(id string) string {
-	for _, h := range t.held[id] {
-		config := t.configs[h.resource]
-		if config != nil && config.Refuse == "" && h.slot < device.MaxSlots {
-			return h.resource
+	for _, h := range t.in.Held.Slots[id] {
+		config := t.configs[h.Resource]
+		if config != nil && config.Refuse == "" && h.Number < device.MaxSlots {
+			return h.Resource
 		}
 	}
 	return ""
@@ -60,9 +60,9 @@ func (t *transition) holder(id string) string {
 // up to the last one that a container holds.
 func (t *transition) heldSlots(resource, id string) int {
 	slots := 0
-	for _, h := range t.held[id] {
-		if h.resource == resource && h.slot < device.MaxSlots {
-			slots = max(slots, h.slot+1)
+	for _, h := range t.in.Held.Slots[id] {
+		if h.Resource == resource && h.Number < device.MaxSlots {
+			slots = max(slots, h.Number+1)
 		}
 	}
 	return slots
@@ -111,7 +111,7 @@ func (t *transition) mayLeave(due time.Time, id string) bool {
 	if !t.isDue(due) {
 		return false
 	}
-	if len(t.held[id]) > 0 {
+	if len(t.in.Held.Slots[id]) > 0 {
 		t.out.AwaitsHolders = true
 		return false
 	}
@@ -120,7 +120,7 @@ func (t *transition) mayLeave(due time.Time, id string) bool {
 
 // isHeld reports whether a container holds or may hold a device.
 func (t *transition) isHeld(id string) bool {
-	return t.in.Held.IsUnknown || len(t.held[id]) > 0
+	return t.in.Held.IsUnknown || len(t.in.Held.Slots[id]) > 0
 }
 
 // blocked returns why a container holds the hardware of an offer in another way, see Input.Blocked.

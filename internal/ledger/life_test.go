@@ -141,7 +141,7 @@ func (l *life) step() {
 			in.Resources = append(in.Resources, r)
 		}
 	}
-	in.Held = Held{IDs: l.held}
+	in.Held = heldOf(false, l.held)
 	if !l.known {
 		in.Held = Held{IsUnknown: true}
 	}

@@ -22,7 +22,7 @@ func (t *transition) finish() (State, Output) {
 		}
 		// The kubelet writes its checkpoint, which says that a pod has ended, with a list only.
 		isHeld := slices.ContainsFunc(ids[name], func(id string) bool {
-			return len(t.held[id]) > 0
+			return len(t.in.Held.Slots[id]) > 0
 		})
 		if !isRetired && !isEmpty || isHeld {
 			t.registered[name] = true

@@ -101,7 +101,7 @@ func TestUnchangedOutputHasNoChanges(t *testing.T) {
 
 func TestHeldDeviceWithoutARecordIsListed(t *testing.T) {
 	t.Parallel()
-	held := Held{IDs: map[string]string{"x": "r", "y::2": "r", "z": "foreign", "bad id": "r"}}
+	held := heldOf(false, map[string]string{"x": "r", "y::2": "r", "z": "foreign", "bad id": "r"})
 	state, _ := State{}.Next(Input{Now: boot, Start: boot, Resources: []Resource{res("r", dev("x", "a"))}})
 	_, out := state.Next(Input{Now: boot.Add(s), Start: boot, Held: held, Resources: []Resource{res("r", dev("x", "a"))}})
 	got := map[string]int{}

@@ -41,6 +41,16 @@ func newMachine(t *testing.T, remembered ...Remembered) *machine {
 	return &machine{t: t, state: restore(remembered), events: map[string]time.Duration{}, pulled: map[string]bool{}, seen: map[string]bool{}, nodes: map[string]string{}}
 }
 
+// heldOf are held slots by their IDs, with the resource of each.
+func heldOf(isUnknown bool, resources map[string]string) Held {
+	held := Held{IsUnknown: isUnknown, Slots: map[string][]HeldSlot{}}
+	for slot, name := range resources {
+		id, number := device.SplitSlot(slot)
+		held.Slots[id] = append(held.Slots[id], HeldSlot{number, name})
+	}
+	return held
+}
+
 // recentEvents are the events by path.
 func (h *machine) recentEvents() map[string]time.Time {
 	events := map[string]time.Time{}
@@ -106,7 +116,7 @@ func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 		UnreadHardware: h.unread,
 		Events:         h.recentEvents(),
 		Failing:        h.failing,
-		Held:           Held{IsUnknown: h.silent, IDs: h.held},
+		Held:           heldOf(h.silent, h.held),
 		Blocked:        h.blocked,
 	}
 	before := h.state

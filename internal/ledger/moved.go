@@ -51,8 +51,8 @@ func (t *transition) inContainer(id string, rec *record) bool {
 		return false
 	}
 	n.haveLeft = true
-	isHeld := slices.ContainsFunc(t.held[id], func(h heldSlot) bool {
-		return h.resource == rec.resource
+	isHeld := slices.ContainsFunc(t.in.Held.Slots[id], func(h HeldSlot) bool {
+		return h.Resource == rec.resource
 	})
 	// No event announces that a virtual interface has ended with its pod.
 	t.out.AwaitsHolders = t.out.AwaitsHolders || isHeld

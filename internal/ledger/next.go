@@ -57,8 +57,6 @@ type transition struct {
 	// superseded are the absent devices that do not return as they are listed although their hardware is
 	// present, by ID.
 	superseded map[string]supersession
-	// held has the held slots of each device, by ID.
-	held map[string][]heldSlot
 	// taken is what the lists take of the budget, and isFull is set if absent devices take too much of it.
 	taken   int
 	isFull  bool
@@ -79,12 +77,6 @@ type supersession struct {
 	reason string
 }
 
-// heldSlot is a slot that a container holds, and the resource through which it holds it.
-type heldSlot struct {
-	slot     int
-	resource string
-}
-
 // open begins a transition. It copies the changeable parts of the state.
 func (s State) open(in Input) *transition {
 	t := &transition{
@@ -94,12 +86,7 @@ func (s State) open(in Input) *transition {
 		registered: map[string]bool{},
 		configs:    map[string]*Resource{},
 		superseded: map[string]supersession{},
-		held:       map[string][]heldSlot{},
 		waiting:    map[string][]Waiting{},
-	}
-	for id, name := range in.Held.IDs {
-		base, slot := device.SplitSlot(id)
-		t.held[base] = append(t.held[base], heldSlot{slot, name})
 	}
 	for i := range in.Resources {
 		t.addResource(&in.Resources[i])
@@ -344,7 +331,7 @@ func (t *transition) expire() {
 			continue
 		}
 		// A device that is only held may have been listed with fewer slots.
-		isHeldAbsent := !rec.phase.isPresent() && len(t.held[id]) > 0
+		isHeldAbsent := !rec.phase.isPresent() && len(t.in.Held.Slots[id]) > 0
 		mayShrink := rec.listed > rec.needed() || isHeldAbsent
 		if mayShrink && t.isDue(rec.unneededSince().Add(t.leaveAfter())) {
 			next := t.shrink(id, rec)

@@ -48,9 +48,15 @@ const (
 type Held struct {
 	// IsUnknown is set if it is not known which pods hold devices. Then every slot counts as held.
 	IsUnknown bool
-	// IDs has the key of the resource through which each slot is held, by the ID of the slot.
-	// Resources of other programs are left out.
-	IDs map[string]string
+	// Slots are the held slots by the ID of the device. Resources of other programs are left out.
+	Slots map[string][]HeldSlot
+}
+
+// HeldSlot is a slot that a container holds.
+type HeldSlot struct {
+	Number int
+	// Resource is the key of the resource through which it is held.
+	Resource string
 }
 
 // Output is the output of Next.

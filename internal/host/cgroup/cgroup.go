@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -192,30 +193,18 @@ func detect(dir string) (layout, error) {
 // populated interprets cgroup.events of version 2. Zombies do not count
 // (css_set_populated, kernel/cgroup/cgroup.c).
 func populated(text string) (bool, error) {
-	for line := range strings.Lines(text) {
-		switch strings.TrimSpace(line) {
-		case "populated 0":
-			return false, nil
-		case "populated 1":
-			return true, nil
-		}
+	isRunning := strings.Contains(text, "populated 1\n")
+	if !isRunning && !strings.Contains(text, "populated 0\n") {
+		return false, errors.New("no line says whether it is populated")
 	}
-	return false, errors.New("no line says whether it is populated")
+	return isRunning, nil
 }
 
 // counted interprets pids.current of version 1. A zombie counts until it is reaped
 // (pids_release, kernel/cgroup/pids.c).
 func counted(text string) (bool, error) {
-	number := strings.TrimSpace(text)
-	for _, c := range number {
-		if c < '0' || c > '9' {
-			return false, errors.New("it is no number")
-		}
-	}
-	if number == "" {
-		return false, errors.New("it is empty")
-	}
-	return strings.Trim(number, "0") != "", nil
+	number, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+	return number > 0, err
 }
 
 // isDir reports whether path is a directory and no link to one: the kernel makes no links

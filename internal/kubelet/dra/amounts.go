@@ -1,9 +1,11 @@
 package dra
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -84,10 +86,14 @@ func (d *Device) shares(a *allocated) []cdi.Share {
 	return all
 }
 
-// lacks reports whether the device has less of a capacity.
-func (d *Device) lacks(capacity string, needed device.Quantity) bool {
-	whole, err := device.ParseQuantity(d.Capacity[capacity].Value)
-	return err != nil || needed.Cmp(whole) > 0
+// whole returns what the device has in all: its slots if capacity is empty, and otherwise an amount.
+func (d *Device) whole(capacity string) device.Quantity {
+	text := d.Capacity[capacity].Value
+	if capacity == "" {
+		text = strconv.Itoa(d.Slots)
+	}
+	q, _ := device.ParseQuantity(cmp.Or(text, "0")) // the configuration has parsed it
+	return q
 }
 
 // needsNoMore reports whether a claim has the same slots as before, and no larger amount.
@@ -102,15 +108,19 @@ func needsNoMore(next, last cdi.Claim) bool {
 	return len(next.Devices()) == len(last.Devices())
 }
 
-// overAmounts returns the other holders of a device that has less of a capacity than they and the claim
-// need together, nil if there is no such device. Only the capacities of this claim are compared: others may
-// exceed theirs since before. The caller holds c.mu.
-func (c *claims) overAmounts(f *filled) error {
+// checkAmounts returns why a claim needs more than a device has: alone, or with the other holders, which are
+// in the error. Only the capacities of this claim are compared: others may exceed theirs since before. The book
+// counts the slots of other holders. The caller holds c.mu.
+func (c *claims) checkAmounts(f *filled) error {
 	for p, needed := range partsOf(f.claim) {
-		if p.capacity == "" {
-			continue // the book counts slots
-		}
 		d := f.byID(p.device)
+		whole := d.whole(p.capacity)
+		if needed.Cmp(whole) > 0 {
+			return fmt.Errorf("the claim needs more than %s %s of device %q", whole, cmp.Or(p.capacity, slotsName), d.ref())
+		}
+		if p.capacity == "" {
+			continue
+		}
 		held := &heldError{device: d.ref()}
 		for uid, other := range c.byUID {
 			share, hasShare := partsOf(other.Claim)[p]
@@ -119,7 +129,7 @@ func (c *claims) overAmounts(f *filled) error {
 				needed = needed.Plus(share)
 			}
 		}
-		if d.lacks(p.capacity, needed) {
+		if needed.Cmp(whole) > 0 {
 			return held
 		}
 	}

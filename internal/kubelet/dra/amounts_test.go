@@ -73,7 +73,7 @@ func TestClaimsShareACapacity(t *testing.T) {
 		}
 	}
 	refused("c", "held by claim lab/a", "1m")
-	refused("c", `needs more than 10G of bandwidth of device "example.com/zigbee=card"`, "6G", "6G")
+	refused("c", `needs more than 10G bandwidth of device "example.com/zigbee=card"`, "6G", "6G")
 	refused("c", `"1x" is not a quantity`, "1x")
 
 	// The next instance reads what the claims hold from their files.

@@ -247,13 +247,13 @@ func merged(pods, more []string) []string {
 // heldError. last is the last preparation of the claim, nil if there is none. An error that wraps
 // ErrNotOffered says that a container of the device plugin has the hardware. The caller holds c.mu.
 func (c *claims) reserve(f *filled, last *prepared) error {
-	if err := f.check(); err != nil {
+	if err := holds.CheckWithin(f.wanted()); err != nil {
 		return err
 	}
 	if err := c.checkLost(last, f.claim); err != nil {
 		return err
 	}
-	if err := c.overAmounts(f); err != nil {
+	if err := c.checkAmounts(f); err != nil {
 		return err
 	}
 	others, err := c.Book.Reserve(f.claim.UID, f.wanted())

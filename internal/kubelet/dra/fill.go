@@ -2,9 +2,7 @@ package dra
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
 
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 
@@ -103,22 +101,6 @@ func (f *filled) byID(id string) *Device {
 		}
 	}
 	return nil
-}
-
-// check returns why the claim alone needs more than a device has, or why its devices cannot be in one
-// container.
-func (f *filled) check() error {
-	for p, needed := range partsOf(f.claim) {
-		d := f.byID(p.device)
-		if p.capacity != "" && d.lacks(p.capacity, needed) {
-			return fmt.Errorf("the claim needs more than %s of %s of device %q", d.Capacity[p.capacity].Value, p.capacity, d.ref())
-		}
-		whole, _ := device.ParseQuantity(strconv.Itoa(d.Slots))
-		if p.capacity == "" && needed.Cmp(whole) > 0 {
-			return fmt.Errorf("device %q: the claim needs %s of its slots, but it has %d", d.ref(), needed.Number(), d.Slots)
-		}
-	}
-	return holds.CheckWithin(f.wanted())
 }
 
 // wanted are the devices of the claim for the book, once for each slot.

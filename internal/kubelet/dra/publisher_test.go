@@ -417,6 +417,7 @@ func TestPublishesWhenRegistered(t *testing.T) {
 	p := start(t, s)
 	p.stop()
 	p.registered = make(chan struct{})
+	p.once = sync.Once{}
 	p.state = state{}
 	p.run()
 	p.Set(devices("a", "b"))
@@ -424,5 +425,20 @@ func TestPublishesWhenRegistered(t *testing.T) {
 		t.Errorf("%d writes before the registration, want none", n)
 	}
 	p.accept()
+	p.until("published", has("a", "b"))
+}
+
+// A selector on an attribute that one device lacks would be an error for every pod.
+func TestMistypedDeviceIsLeftOut(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	all := devices("a", "b")
+	all[1].Mistyped = true
+	all[1].State = Unhealthy
+	p.Set(all)
+	p.until("published", has("a"))
+	all[1].Mistyped = false
+	all[1].State = Healthy
+	p.Set(all)
 	p.until("published", has("a", "b"))
 }

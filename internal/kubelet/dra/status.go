@@ -22,6 +22,7 @@ type status struct {
 	log     *slog.Logger
 	// registered is closed when the kubelet first accepted the driver.
 	registered chan struct{}
+	once       sync.Once
 
 	mu    sync.Mutex
 	state state
@@ -33,7 +34,7 @@ type state struct {
 	connections int               // of the kubelet
 	unserved    string            // why the kubelet can't use the driver; empty if it can, or will
 	unpublished string            // why the API server lacks devices; empty if nobody has to change anything
-	refused     map[string]string // why the API server refuses single devices, by ID; read-only
+	left        map[string]string // why single devices cannot be published, by ID; read-only
 }
 
 // registration returns the state for Status. It names one reason, the one to remove first.
@@ -52,11 +53,7 @@ func (s state) registration() Status {
 // problem is why a device can't be offered, empty if nobody has to change anything. The kubelet comes
 // before the API server.
 func (s state) problem(id string) string {
-	reason := cmp.Or(s.unserved, s.unpublished)
-	if reason == "" && s.refused[id] != "" {
-		reason = "the API server refuses the device: " + s.refused[id]
-	}
-	return reason
+	return cmp.Or(s.unserved, s.unpublished, s.left[id])
 }
 
 // get returns the state.
@@ -66,15 +63,17 @@ func (s *status) get() state {
 	return s.state
 }
 
-// update changes the state by f. f must not block, and must replace refused instead of changing it.
+// update changes the state by f. f must not block, and must replace left instead of changing it.
 // Logging and changed follow without the lock.
 func (s *status) update(f func(now *state)) {
 	s.mu.Lock()
 	before := s.state
 	f(&s.state)
 	now := s.state
-	if now.accepted && !closed(s.registered) {
-		close(s.registered)
+	if now.accepted {
+		s.once.Do(func() {
+			close(s.registered)
+		})
 	}
 	s.mu.Unlock()
 	otherStatus := now.registration() != before.registration()
@@ -83,23 +82,8 @@ func (s *status) update(f func(now *state)) {
 	} else if otherStatus {
 		s.log.Info("not registered", "driver", Driver, "reason", now.registration().Reason)
 	}
-	for id, reason := range now.refused {
-		if before.refused[id] != reason {
-			s.log.Warn("the API server refuses a device, which is left out", "device", id, "reason", reason)
-		}
-	}
-	otherProblem := now.problem("") != before.problem("") || !maps.Equal(now.refused, before.refused)
+	otherProblem := now.problem("") != before.problem("") || !maps.Equal(now.left, before.left)
 	if otherStatus || otherProblem {
 		s.changed()
-	}
-}
-
-// closed reports whether a channel is closed.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

@@ -216,7 +216,7 @@ func (p *Plugin) Tried() <-chan struct{} { return p.tried.happened }
 func (p *Plugin) failed(r registration, delay time.Duration) {
 	p.tried.set()
 	status := Status{Reason: r.err.Error()}
-	if !r.connected {
+	if r.generation == 0 {
 		isStarting := delay <= retryFast // its socket is new
 		if !isStarting && p.setStatus(status) {
 			p.Log.Info("waiting for the kubelet", "err", r.err)

@@ -37,13 +37,8 @@ type registration struct {
 	ended Cause
 	// err is why there was no registration, nil if there was one.
 	err error
-	// connected is set if the kubelet accepted the connection.
-	connected bool
 	// generation is the generation of the kubelet's socket, 0 if there was no connection.
 	generation uint64
-	// abandoned is set if the Register call was cancelled. The kubelet may still undo it, by
-	// the name of the resource, and with it the next registration.
-	abandoned bool
 	// lived is how long the attempt and the registration took together.
 	lived time.Duration
 }
@@ -61,7 +56,6 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 		r.err = fmt.Errorf("connect to the kubelet: %w", err)
 		return r
 	}
-	r.connected = true
 	r.generation = conn.generation
 	cause := last.ended
 	if last.generation != 0 && last.generation != r.generation {
@@ -91,13 +85,8 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 	r.ended, r.err = p.follow(ctx, s, own, r.generation, answered, func() {
 		p.registered(cause, time.Since(began))
 	})
-	select {
-	case <-answered:
-	default:
-		r.abandoned = true
-		cancel()
-		<-answered
-	}
+	cancel() // if there is no answer yet, nobody waits for it
+	<-answered
 	r.lived = time.Since(began)
 	return r
 }
@@ -194,8 +183,6 @@ const (
 	// retryMin and retryMax bound the delay after a failure.
 	retryMin = 10 * time.Millisecond
 	retryMax = 5 * time.Second
-	// retryAbandoned is the delay after a Register call without an answer.
-	retryAbandoned = 100 * time.Millisecond
 	// steady is how long a registration must live to reset the backoff.
 	steady = 10 * time.Second
 )
@@ -211,7 +198,7 @@ func (b *backoff) reset() {
 
 // next returns the delay after an attempt. age is the age of the kubelet's socket.
 func (b *backoff) next(r registration, age time.Duration) time.Duration {
-	if !r.connected && age < fastWindow {
+	if r.generation == 0 && age < fastWindow {
 		return retryFast
 	}
 	if r.err == nil && r.lived >= steady {
@@ -219,9 +206,6 @@ func (b *backoff) next(r registration, age time.Duration) time.Duration {
 	}
 	b.tries++
 	if b.tries == 1 {
-		if r.abandoned {
-			return retryAbandoned
-		}
 		return retryFast
 	}
 	d := retryMax

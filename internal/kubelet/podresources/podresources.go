@@ -43,7 +43,7 @@ type Holders map[string]map[string][]Holder
 // Client queries one kubelet. It is safe for concurrent use.
 type Client struct {
 	path        string
-	held        *cached[Holders]
+	pods        *cached[[]*podresourcesv1.PodResources]
 	allocatable *cached[map[string][]string]
 }
 
@@ -55,15 +55,37 @@ func New(path string, now func() time.Time) *Client {
 		now = time.Now
 	}
 	c := &Client{path: path}
-	c.held = newCached(now, c.list)
+	c.pods = newCached(now, c.list)
 	c.allocatable = newCached(now, c.listAllocatable)
 	return c
 }
 
 // Holders returns the holders of every device as reported by the kubelet at since or
-// later. Concurrent callers share a response, which must not be changed.
+// later. Callers share a response of the kubelet.
 func (c *Client) Holders(ctx context.Context, since time.Time) (Holders, error) {
-	return c.held.get(ctx, since)
+	pods, err := c.pods.get(ctx, since)
+	if err != nil {
+		return nil, err
+	}
+	held := Holders{}
+	for _, pod := range pods {
+		held.addPod(pod)
+	}
+	return held, nil
+}
+
+// Pods returns the names of all pods that the kubelet has now, with or without devices, as
+// "namespace/name".
+func (c *Client) Pods(ctx context.Context) (map[string]bool, error) {
+	pods, err := c.pods.get(ctx, c.pods.now())
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, pod := range pods {
+		names[pod.GetNamespace()+"/"+pod.GetName()] = true
+	}
+	return names, nil
 }
 
 // Allocatable returns the IDs that the kubelet could allocate, held or not, by resource
@@ -115,35 +137,8 @@ func (c *cached[T]) get(ctx context.Context, since time.Time) (response T, err e
 	return c.response, c.err
 }
 
-// list returns the holders of every device.
-func (c *Client) list(ctx context.Context) (Holders, error) {
-	pods, err := c.listPods(ctx)
-	if err != nil {
-		return nil, err
-	}
-	held := Holders{}
-	for _, pod := range pods {
-		held.addPod(pod)
-	}
-	return held, nil
-}
-
-// Pods returns the names of all pods that the kubelet has, with or without devices, as
-// "namespace/name". It always asks the kubelet.
-func (c *Client) Pods(ctx context.Context) (map[string]bool, error) {
-	pods, err := c.listPods(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names := map[string]bool{}
-	for _, pod := range pods {
-		names[pod.GetNamespace()+"/"+pod.GetName()] = true
-	}
-	return names, nil
-}
-
-// listPods returns all pods that the kubelet has.
-func (c *Client) listPods(ctx context.Context) ([]*podresourcesv1.PodResources, error) {
+// list returns all pods that the kubelet has.
+func (c *Client) list(ctx context.Context) ([]*podresourcesv1.PodResources, error) {
 	var resp *podresourcesv1.ListPodResourcesResponse
 	err := c.call(ctx, "List", func(api podresourcesv1.PodResourcesListerClient) (err error) {
 		resp, err = api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})

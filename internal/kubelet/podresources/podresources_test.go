@@ -48,7 +48,7 @@ func TestList(t *testing.T) {
 	k.Hold(claim("p", "sidecar", "example.com/gpu"), "a")
 	k.Hold(claim("p", "c", "example.com/fuse"), "fuse::1")
 	k.Hold(claim("q", "c", "example.com/gpu"), "c")
-	held, err := c.list(t.Context())
+	held, err := c.Holders(t.Context(), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestList(t *testing.T) {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
 	k.Remove("ns", "p")
-	if held, err = c.list(t.Context()); err != nil {
+	if held, err = c.Holders(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(Holders{"example.com/gpu": {"c": {{Namespace: "ns", Pod: "q", Container: "c"}}}}, held); diff != "" {
