@@ -66,7 +66,7 @@ func (h *hostPaths) Glob(v pattern.Values, until time.Time) (paths []string, com
 	// The results of equal patterns are shared by all resources that use them.
 	key := strings.Join(v.Patterns(), "\n")
 	found, _ := h.searches.Do(key, func() (found foundPaths) {
-		found.paths, found.complete = v.Glob(h.paths.search, until)
+		found.paths, found.complete = v.Glob(h.paths.local, until)
 		return found
 	})
 	return found.paths, found.complete

@@ -122,16 +122,6 @@ func (p Paths) local(host string) string {
 	return host
 }
 
-// search is like local for a search. A recording has no files but those of the scan, and the files of this
-// machine are not the recorded ones.
-func (p Paths) search(host string) string {
-	here := p.local(host)
-	if here == host && p.recorded() {
-		return os.DevNull
-	}
-	return here
-}
-
 // below returns the rest of a path that is a directory or below it. The rest is empty or begins
 // with a slash: "/device" is not below "/dev".
 func below(path, dir string) (rest string, ok bool) {
