@@ -104,10 +104,11 @@ func TestTooManyCounters(t *testing.T) {
 	if len(sets) > 0 || len(left) != maxCounters+2 || left["free"] != "" {
 		t.Fatalf("%d sets, left out: %v", len(sets), left)
 	}
-	p := start(t, newServer(t))
-	p.Set(devices)
-	p.until("published", has("free"))
-	p.until("reported", func([]slice) bool { return strings.Contains(p.Problem("d00"), "counters") && p.Problem("free") == "" })
+	n := newNodeSlices(nil, testNode)
+	accepted, refused := n.accepted(devices, left, time.Now())
+	if len(accepted) != 1 || accepted[0].ID != "free" || len(refused) != len(left) {
+		t.Errorf("accepted are %v, refused %v", accepted, refused)
+	}
 }
 
 // The slices of exclusive devices, which the types and rules of Kubernetes accept

@@ -3,7 +3,6 @@ package dra
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,15 +19,6 @@ func lists(server *kubeapitest.Server) (n int) {
 		}
 	}
 	return n - watches(server)
-}
-
-func watches(s *kubeapitest.Server) (n int) {
-	for _, r := range s.Requests() {
-		if strings.Contains(r.Query, "watch=1") {
-			n++
-		}
-	}
-	return n
 }
 
 // However often others change the slices, they are listed at a limited rate.

@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
@@ -36,7 +40,12 @@ type nodeSlices struct {
 	// isPartial is set while some slices of the generation are not written. The others are written first
 	// if they change meanwhile, so that the pool is whole when the last one is written.
 	isPartial bool
+	// refused has why the API server refuses devices in this session, see sliceDevice.sum.
+	refused map[sum]string
 }
+
+// errRefused says that the API server refuses devices of a slice: the others can be written.
+var errRefused = errors.New("the API server refuses devices")
 
 // storedSlice is a slice of the API server. Its spec is the one last written, since the
 // server drops fields of disabled features, unless somebody changed the slice since.
@@ -91,7 +100,8 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		return "", err
 	}
 	n.stored = stored
-	n.uid = "" // the garbage collector may have deleted slices with their node, which has another UID now
+	n.refused = map[sum]string{} // the server may be of another version now
+	n.uid = ""                   // the garbage collector may have deleted slices with their node, which has another UID now
 	return version, nil
 }
 
@@ -239,12 +249,51 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 		}
 		err := n.put(ctx, i, specs[i])
 		if done(err); err != nil {
-			return wrote, err
+			return wrote, n.refuse(specs[i], err)
 		}
 		wrote++
 	}
 	n.isPartial = false
 	return wrote, nil
+}
+
+// refuse returns errRefused if err says which devices of spec are invalid, and otherwise err. It
+// adds these devices to refused.
+func (n *nodeSlices) refuse(spec sliceSpec, err error) error {
+	var answer *kubeapi.Error
+	if !errors.As(err, &answer) || answer.Code != http.StatusUnprocessableEntity {
+		return err
+	}
+	for _, c := range answer.Causes {
+		rest, _ := strings.CutPrefix(c.Field, "spec.devices[")
+		index, field, _ := strings.Cut(rest, "]") // the index changes with other devices
+		if i, invalid := strconv.Atoi(index); invalid == nil && 0 <= i && i < len(spec.Devices) {
+			n.refused[spec.Devices[i].sum()] = strings.TrimLeft(field+": "+c.Message, ".: ")
+			err = errRefused
+		}
+	}
+	return err
+}
+
+// accepted returns the devices that the API server does not refuse as they are, and why it
+// refuses the others, by ID. A device whose attributes change is tried again, because its sum is
+// another one. left has devices that are left out for another reason.
+func (n *nodeSlices) accepted(devices []Device, left map[string]string, now time.Time) (accepted []Device, refused map[string]string) {
+	if len(n.refused) == 0 && len(left) == 0 {
+		return devices, nil
+	}
+	refused = maps.Clone(left)
+	for _, d := range devices {
+		published, _ := d.published(now)
+		reason, isRefused := n.refused[published.sum()]
+		if isRefused {
+			refused[d.ID] = reason
+		}
+		if refused[d.ID] == "" {
+			accepted = append(accepted, d)
+		}
+	}
+	return accepted, refused
 }
 
 // object is slice i of the node.

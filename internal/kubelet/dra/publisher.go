@@ -143,6 +143,8 @@ func (p *publisher) session(ctx context.Context) (synced bool, err error) {
 		if isDirty && p.writes.wait(time.Now()) <= 0 {
 			next, err = p.write(ctx)
 			switch {
+			case errors.Is(err, errRefused):
+				continue // with the rest
 			// A server with too much to do puts the write off. The watch goes on: another session
 			// would cost it three more requests.
 			case kubeapi.Code(err) == http.StatusTooManyRequests:
@@ -201,19 +203,18 @@ func (p *publisher) write(ctx context.Context) (next time.Time, err error) {
 		return d.Mistyped
 	})
 	sets, left := addCounters(typed)
-	published := slices.DeleteFunc(typed, func(d Device) bool {
-		return left[d.ID] != ""
-	})
-	specs, next := p.slices.specs(published, sets, time.Now())
+	accepted, refused := p.slices.accepted(typed, left, time.Now())
+	specs, next := p.slices.specs(accepted, sets, time.Now())
 	wrote, err := p.slices.write(ctx, specs, p.Wrote)
-	if wrote > 0 {
+	// A refused write costs the API server as much as another one.
+	if wrote > 0 || errors.Is(err, errRefused) {
 		p.writes.spend(time.Now())
-		p.Log.Debug("published", "devices", len(published), "slices", wrote, "generation", p.slices.generation)
+		p.Log.Debug("published", "devices", len(accepted), "slices", wrote, "generation", p.slices.generation)
 	}
 	if err == nil {
 		p.outdated = outdated
 		p.update(func(now *state) {
-			now.left = left
+			now.refused = refused
 		})
 	}
 	return next, err

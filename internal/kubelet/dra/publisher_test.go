@@ -427,18 +427,3 @@ func TestPublishesWhenRegistered(t *testing.T) {
 	p.accept()
 	p.until("published", has("a", "b"))
 }
-
-// A selector on an attribute that one device lacks would be an error for every pod.
-func TestMistypedDeviceIsLeftOut(t *testing.T) {
-	t.Parallel()
-	p := start(t, newServer(t))
-	all := devices("a", "b")
-	all[1].Mistyped = true
-	all[1].State = Unhealthy
-	p.Set(all)
-	p.until("published", has("a"))
-	all[1].Mistyped = false
-	all[1].State = Healthy
-	p.Set(all)
-	p.until("published", has("a", "b"))
-}

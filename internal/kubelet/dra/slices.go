@@ -155,6 +155,12 @@ func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
 	return out, next
 }
 
+// sum identifies a device as published, but for its taints: these change with its state.
+func (d sliceDevice) sum() sum {
+	d.Taints = nil
+	return (&sliceSpec{Devices: []sliceDevice{d}}).sum()
+}
+
 // maxDevices is the maximum number of devices of a slice in which any has a taint. Every
 // device may get one.
 const maxDevices = 64

@@ -34,7 +34,7 @@ type state struct {
 	connections int               // of the kubelet
 	unserved    string            // why the kubelet can't use the driver; empty if it can, or will
 	unpublished string            // why the API server lacks devices; empty if nobody has to change anything
-	left        map[string]string // why single devices cannot be published, by ID; read-only
+	refused     map[string]string // why the API server refuses single devices, by ID; read-only
 }
 
 // registration returns the state for Status. It names one reason, the one to remove first.
@@ -53,7 +53,11 @@ func (s state) registration() Status {
 // problem is why a device can't be offered, empty if nobody has to change anything. The kubelet comes
 // before the API server.
 func (s state) problem(id string) string {
-	return cmp.Or(s.unserved, s.unpublished, s.left[id])
+	reason := cmp.Or(s.unserved, s.unpublished)
+	if reason == "" && s.refused[id] != "" {
+		reason = "the API server refuses the device: " + s.refused[id]
+	}
+	return reason
 }
 
 // get returns the state.
@@ -63,7 +67,7 @@ func (s *status) get() state {
 	return s.state
 }
 
-// update changes the state by f. f must not block, and must replace left instead of changing it.
+// update changes the state by f. f must not block, and must replace refused instead of changing it.
 // Logging and changed follow without the lock.
 func (s *status) update(f func(now *state)) {
 	s.mu.Lock()
@@ -82,7 +86,12 @@ func (s *status) update(f func(now *state)) {
 	} else if otherStatus {
 		s.log.Info("not registered", "driver", Driver, "reason", now.registration().Reason)
 	}
-	otherProblem := now.problem("") != before.problem("") || !maps.Equal(now.left, before.left)
+	for id, reason := range now.refused {
+		if before.refused[id] != reason {
+			s.log.Warn("the API server refuses a device, which is left out", "device", id, "reason", reason)
+		}
+	}
+	otherProblem := now.problem("") != before.problem("") || !maps.Equal(now.refused, before.refused)
 	if otherStatus || otherProblem {
 		s.changed()
 	}

@@ -54,12 +54,15 @@ type Error struct {
 	Reason string
 	// Message is for people.
 	Message string
-	// Causes are why it failed, if the server names any.
+	// Causes are the problems of single fields of the object, or other causes, if the server
+	// names any.
 	Causes []Cause
 }
 
 // Cause is one cause of an error.
 type Cause struct {
+	// Field is the field that has a problem, such as "spec.devices[3].name".
+	Field string
 	// Reason is for programs, in one word, such as "FieldValueInvalid".
 	Reason string
 	// Message is for people.

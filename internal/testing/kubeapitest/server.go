@@ -49,6 +49,7 @@ type Server struct {
 	watches  int           // begun since EndWatches
 	fault    func(*http.Request, Object) int
 	refuse   func(*http.Request) (int, Object)
+	validate func(Object) []kubeapi.Cause
 	requests []Request
 }
 
@@ -172,6 +173,13 @@ func (s *Server) Refuse(f func(r *http.Request) (int, Object)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = f
+}
+
+// Validate rejects objects of clients for which f returns causes, as invalid.
+func (s *Server) Validate(f func(o Object) []kubeapi.Cause) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.validate = f
 }
 
 // Put creates or replaces an object, as another client.
@@ -330,6 +338,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(r *http.Request, object Object) (code int, answer Object) {
 	p := r.URL.Path
 	stored := s.objects[p]
+	if s.validate != nil && (r.Method == http.MethodPost || r.Method == http.MethodPut) {
+		if causes := s.validate(object); causes != nil {
+			invalid := status(http.StatusUnprocessableEntity)
+			invalid["reason"] = "Invalid"
+			invalid["details"] = Object{"causes": causes}
+			return http.StatusUnprocessableEntity, invalid
+		}
+	}
 	switch {
 	case r.Method == http.MethodPost:
 		meta, _ := object["metadata"].(Object)
