@@ -55,12 +55,22 @@ func (c Condition) String() string {
 	return text
 }
 
-// String names the target in explanations. The zero target has no name.
-func (t target) String() string {
-	if t.node != nil {
-		return t.node.Path
+// nameOf names a target in explanations: the hardware that a match selects with its nodes, or the node.
+func (p *predicate) nameOf(t target) string {
+	if p.isWhole() {
+		return t.hardware.Name
 	}
-	return t.hardware.Name
+	return t.node.Path
+}
+
+// namesOf names targets, each once.
+func (p *predicate) namesOf(targets []target) []string {
+	names := []string{}
+	for _, t := range targets {
+		names = append(names, p.nameOf(t))
+	}
+	// Hardware is followed by its nodes.
+	return slices.Compact(names)
 }
 
 // includes reports whether an explanation about t is also about another target.
@@ -269,12 +279,9 @@ func (x *explainer) outcome(p *predicate) MatchOutcome {
 		x.withoutTargets(p, &out)
 		return out
 	}
-	targets := x.targetsOf(p)
-	isCompared := func(t target) bool {
-		return !p.pci || t.hardware == nil || !p.ignores(t.hardware)
-	}
+	h := x.subject.hardware
 	// The other conditions mean nothing for a sub-function.
-	if len(targets) > 0 && !slices.ContainsFunc(targets, isCompared) {
+	if h != nil && p.pci && p.ignores(h) {
 		out.Conditions = []Condition{{
 			Key:     "pci.sriov",
 			Nearest: `only "sf" selects a sub-function`,
@@ -282,19 +289,10 @@ func (x *explainer) outcome(p *predicate) MatchOutcome {
 		return out
 	}
 	var rest []target
-	out.Conditions, rest = x.narrow(p, targets)
+	out.Conditions, rest = x.narrow(p)
 	// The rest is not selected if a condition fits nothing, which narrow skips.
-	if len(out.unfit()) > 0 {
-		return out
-	}
-	for _, t := range rest {
-		if slices.ContainsFunc(x.parts(p, t), p.matches) {
-			out.Selected = append(out.Selected, t.String())
-		}
-	}
-	if len(out.Selected) == 0 {
-		// Examples are the keys interface and interface_class that fit two interfaces.
-		out.Conditions = append(out.Conditions, Condition{Key: "all together"})
+	if len(out.unfit()) == 0 {
+		out.Selected = p.namesOf(rest)
 	}
 	return out
 }
@@ -329,81 +327,39 @@ func (x *explainer) withoutTargets(p *predicate, out *MatchOutcome) {
 	}}
 }
 
-// targetsOf lists what a match may select, as far as the subject includes it.
-func (x *explainer) targetsOf(p *predicate) []target {
-	return slices.DeleteFunc(slices.Collect(x.targets(p)), func(t target) bool {
-		// No match selects a root hub, so that it would be a confusing nearest target.
-		isRootHub := t.node == nil && t.hardware.IsRootHub()
-		return isRootHub || !x.subject.includes(t)
-	})
-}
-
-// judge compares the parts of a target with a condition. The result is empty if the match never does so,
-// because the target has no hardware or hardware of another kind. One judgement has to hold.
-func (x *explainer) judge(p *predicate, c *condition, t target) []judgement {
-	var all []judgement
-	for _, subject := range x.subjects(p, c, t) {
-		all = append(all, p.judge(c, subject))
-	}
-	return all
-}
-
 // fitting lists the targets for which a condition holds.
-func (x *explainer) fitting(p *predicate, c *condition, targets []target) []target {
+func (p *predicate) fitting(c *condition, targets []target) []target {
 	var fitting []target
 	for _, t := range targets {
-		holds := slices.ContainsFunc(x.judge(p, c, t), func(v judgement) bool {
-			return v.holds
-		})
-		if holds {
+		if p.judge(c, t).holds {
 			fitting = append(fitting, t)
 		}
 	}
 	return fitting
 }
 
-// subjects lists the hardware or the nodes that a condition is about, for a target.
-func (x *explainer) subjects(p *predicate, c *condition, t target) []target {
-	// The directory of a VFIO node has no attributes of the hardware.
-	isOfWhole := c.about == wholeHardware || p.VFIO && c.about == sysfsDir
-	switch {
-	case c.about == nodePaths:
-		return []target{t}
-	case !p.isOfKind(t):
-		return nil
-	case isOfWhole:
-		return []target{{hardware: t.hardware}}
-	// The target is the interface itself. Otherwise any interface of the hardware may match.
-	case c.about == netInterface && !t.isNet():
-		var all []target
-		for _, n := range t.hardware.Nets {
-			all = append(all, target{node: n})
-		}
-		return all
-	}
-	return x.parts(p, t)
-}
-
 // narrow counts the targets that fit the conditions of a match, one after the other, and returns the targets
 // that are left. For a condition that fits nothing, it finds the nearest value.
-func (x *explainer) narrow(p *predicate, targets []target) ([]Condition, []target) {
-	conditions := p.conditions
-	shown := make([]Condition, len(conditions))
+func (x *explainer) narrow(p *predicate) ([]Condition, []target) {
 	near := nearest{
-		explainer: x,
-		p:         p,
-		all:       targets,
-		rest:      targets,
+		p: p,
 		// A single target is as narrow as can be.
 		isNarrowed: x.subject != (target{}),
 	}
-	for i := range conditions {
-		c := &conditions[i]
-		fitting := x.fitting(p, c, near.rest)
+	p.targets(func(t target) {
+		if x.subject.includes(t) {
+			near.all = append(near.all, t)
+		}
+	})
+	near.rest = near.all
+	shown := make([]Condition, len(p.conditions))
+	for i := range p.conditions {
+		c := &p.conditions[i]
+		fitting := p.fitting(c, near.rest)
 		shown[i] = Condition{
 			Key:  c.key,
 			Want: quotedPatterns(c.want),
-			Fits: len(fitting),
+			Fits: len(p.namesOf(fitting)),
 		}
 		if len(fitting) > 0 {
 			near.rest = fitting
@@ -411,9 +367,9 @@ func (x *explainer) narrow(p *predicate, targets []target) ([]Condition, []targe
 		}
 	}
 	// The rest is complete only now: a later condition may have narrowed it.
-	for i := range conditions {
+	for i := range shown {
 		if shown[i].Fits == 0 {
-			shown[i].Nearest = near.to(&conditions[i])
+			shown[i].Nearest = near.to(&p.conditions[i])
 		}
 	}
 	return shown, near.rest

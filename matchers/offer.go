@@ -386,7 +386,7 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 	stem := strings.TrimRight(a.Path, "0123456789")
 	isVideo := a.Subsystem == "video4linux" && b.Subsystem == a.Subsystem
 	hasInterfaces := a.Interface >= 0 && b.Interface >= 0
-	links := m.links[a]
+	names := m.namesOf(a)
 	switch {
 	case isVideo && a.Index >= 0 && a.Index != b.Index:
 		selector = fmt.Sprintf(`attr.index = "%d"`, a.Index)
@@ -394,8 +394,8 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 		selector = fmt.Sprintf(`usb.interface = "%d"`, a.Interface)
 	case stem != strings.TrimRight(b.Path, "0123456789"):
 		selector = fmt.Sprintf(`glob = %q`, stem+"*")
-	case len(links) > 0:
-		selector = fmt.Sprintf(`glob = %q`, links[0])
+	case len(names) > 1:
+		selector = fmt.Sprintf(`glob = %q`, names[1])
 	default:
 		return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 	}

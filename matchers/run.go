@@ -17,8 +17,8 @@ type run struct {
 	Options
 	snap  *device.Snapshot
 	forms device.Forms
-	// links has the paths of links to a node.
-	links map[*device.Node][]string
+	// names has the paths of each node of the snapshot, see namesOf.
+	names map[*device.Node][]string
 	// byAddress has the PCI functions.
 	byAddress map[string]*device.Hardware
 	// byGroup has the functions of each IOMMU group.
@@ -90,7 +90,7 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		Options:   opts,
 		snap:      snap,
 		forms:     forms,
-		links:     linksByNode(snap),
+		names:     namesByNode(snap),
 		byAddress: functionsByAddress(snap),
 		byGroup:   functionsByGroup(snap),
 		keys:      make(map[*device.Hardware]map[*device.Node]string),

@@ -309,7 +309,7 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	if text, ok := strings.CutPrefix(name, device.DevnodePrefix); ok {
 		glob, _ := pattern.Parse(pattern.Path, text) // checked by config
 		for _, p := range of.nodes() {
-			if !b.isLate(glob) && b.hasName(p.node, glob) {
+			if !b.isLate(glob) && glob.Match(b.namesOf(p.node)...) {
 				values = append(values, p.node.Path)
 			}
 		}
