@@ -178,64 +178,47 @@ func (x *explainer) explain(e *Explanation, r *config.Resource, m *run, isKnown 
 }
 
 // reasons says why devices are not offered. The devices that another resource has are a reason even if other
-// devices are offered.
+// devices are offered. An explanation is a few lines long, so that only the first of the other reasons is told.
 func (x *explainer) reasons(left []leftOut, isOffered bool) string {
-	var all []*reason
+	// A reason is the text before and after the names of its devices.
+	type reason struct{ before, after string }
+	names := make(map[reason][]string)
+	var reasons []reason
 	for _, l := range left {
 		isIgnored := isOffered && l.owner == nil
 		if isIgnored || !x.subject.concerns(l.device) {
 			continue
 		}
-		i := slices.IndexFunc(all, func(r *reason) bool {
-			isExcluded := l.why == excluded
-			return r.owner == l.owner && isExcluded == (r.why == excluded)
-		})
-		if i < 0 {
-			i = len(all)
-			all = append(all, &reason{leftOut: l})
+		why := reason{"left out: ", ": " + l.why}
+		if l.owner != nil {
+			why = reason{l.owner.Name + " has ", ""}
+		} else if l.why == excluded {
+			why = reason{"exclude leaves out ", ""}
 		}
-		if l.why == all[i].why {
-			all[i].names = append(all[i].names, l.device.describe())
-		} else {
-			all[i].others++
+		if names[why] == nil {
+			reasons = append(reasons, why)
 		}
+		names[why] = append(names[why], l.device.describe())
 	}
 	var texts []string
-	for _, r := range all {
-		texts = append(texts, r.String())
+	isTold := false
+	others := 0
+	for _, why := range reasons {
+		// Several nodes of one device may be excluded, in any order.
+		devices := names[why]
+		slices.Sort(devices)
+		devices = slices.Compact(devices)
+		if why.after != "" && isTold {
+			others += len(devices)
+			continue
+		}
+		isTold = isTold || why.after != ""
+		texts = append(texts, why.before+andMore(devices[0], len(devices))+why.after)
+	}
+	if others > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", others))
 	}
 	return strings.Join(texts, "; ")
-}
-
-// reason is a reason with the names of the devices that were left out for it.
-type reason struct {
-	leftOut
-	names []string
-	// others is the number of devices that were dropped for other reasons than the first one. An
-	// explanation is a few lines long.
-	others int
-}
-
-// String returns the text of the reason.
-func (r *reason) String() string {
-	// Several nodes of one device may be excluded, in any order.
-	slices.Sort(r.names)
-	unique := slices.Compact(r.names)
-	names := andMore(unique[0], len(unique))
-	switch {
-	case r.owner != nil:
-		return r.owner.Name + " has " + names
-	case r.why == excluded:
-		return "exclude leaves out " + names
-	}
-	text := "left out: " + names + ": " + r.why
-	switch r.others {
-	case 0:
-		return text
-	case 1:
-		return text + "; and 1 more device"
-	}
-	return fmt.Sprintf("%s; and %d more devices", text, r.others)
 }
 
 // nearestMatch lists the conditions that fit nothing of the match with the fewest such conditions: the

@@ -15,33 +15,20 @@ import (
 // server and a registration with the kubelet.
 const maxNames = 64
 
-// byName groups the devices of a resource by name. Devices without a valid name are left out
-// and noted.
+// byName groups the devices of a resource by name. Devices without a valid name are left out.
 func (m *run) byName(r *config.Resource, devices []candidate) map[string][]*candidate {
 	byName := make(map[string][]*candidate)
 	if len(r.NameText) == 0 {
 		byName[r.Name] = make([]*candidate, 0, len(devices)) // also without devices
 	}
-	unnamed := make(map[string][]*candidate) // by the reason
 	for i := range devices {
 		c := &devices[i]
 		name, err := m.nameOf(r, c)
 		if err != nil {
-			m.drop(c, err.Error())
-			unnamed[err.Error()] = append(unnamed[err.Error()], c)
+			m.dropFault(r, c, err.Error())
 			continue
 		}
 		byName[name] = append(byName[name], c)
-	}
-	// One note for each reason is enough, even for hundreds of devices.
-	var texts []string
-	for why, list := range unnamed {
-		texts = append(texts, fmt.Sprintf("left out: %s: %s", andMore(list[0].describe(), len(list)), why))
-	}
-	// The map has no order, and notes must not change theirs.
-	slices.Sort(texts)
-	for _, text := range texts {
-		m.fault(r.Place, "", "%s", text)
 	}
 	m.limitNames(r, byName)
 	return byName

@@ -182,32 +182,3 @@ func blocksGroup(p *device.PCI) bool {
 	}
 	return !p.VFIO && !p.IsBridge()
 }
-
-// vfioNotes adds the notes about the PCI functions that a match with vfio = true selects, and that are not bound
-// to VFIO. Without a note, nothing would say why such a function is missing.
-func (m *run) vfioNotes(r *config.Resource) {
-	matches, excludes := m.predicates(r)
-	for _, p := range matches {
-		if !p.VFIO {
-			continue
-		}
-		var unbound []string
-		for _, h := range m.snap.Hardware {
-			mayBeBound := h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge()
-			whole := target{hardware: h}
-			if mayBeBound && p.without("vfio").matches(whole) && !anyMatches(excludes, whole) {
-				unbound = append(unbound, h.Name)
-			}
-		}
-		if len(unbound) == 0 {
-			continue
-		}
-		slices.SortFunc(unbound, device.CompareNumber)
-		m.note(
-			p.Place,
-			`driver = "vfio-pci" selects only functions that are bound to it`,
-			"no VFIO nodes, because not bound to vfio-pci: PCI function %s",
-			andMore(unbound[0], len(unbound)),
-		)
-	}
-}
