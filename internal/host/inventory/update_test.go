@@ -240,39 +240,6 @@ func TestUpdateEqualsScan(t *testing.T) {
 	}
 }
 
-// After events of interfaces alone, everything else is as in the last scan. An interface of a device that
-// has appeared since is left out until the event of the device.
-func TestUpdateOfInterfaces(t *testing.T) {
-	t.Parallel()
-	c := newChanging(t, 7, sysfstest.HostOptions{})
-	card := c.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "8086", Device: "1533", Class: "020000", Driver: "igb"})
-	soc := c.AddPlatform(sysfstest.Platform{Path: "soc/fe300000.ethernet"})
-	s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
-	c.same(s, inventory.Batch{Paths: c.Uevents()})
-	var here []string
-	for c.turn = range 60 {
-		i := c.rand.IntN(6)
-		if i < len(here) {
-			c.Remove(here[i])
-			here = slices.Delete(here, i, i+1)
-		} else {
-			here = append(here, c.AddNet(one(c, card, soc, ""), sysfstest.Net{Name: c.name("eth"), DevPort: c.turn}))
-		}
-		c.same(s, inventory.Batch{Paths: c.Uevents()})
-	}
-	stick := c.AddUSB(sysfstest.USB{
-		Port: "1-2", Vendor: "0bda", Product: "8153", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "r8152"}},
-	})
-	c.AddNet(stick+"/1-2:1.0", sysfstest.Net{Name: "usb0"})
-	snap := updated(t, s, inventory.Batch{Paths: []string{"devices/virtual/net/veth1"}})
-	noProblems(t, snap)
-	isStick := func(n *device.Node) bool { return n.Path == "usb0" }
-	if findHardware(snap, "1-2") != nil || slices.ContainsFunc(snap.Nets, isStick) {
-		t.Error("an event of an interface shows a stick")
-	}
-	c.same(s, inventory.Batch{Paths: c.Uevents()})
-}
-
 // A failed scan leaves nothing behind.
 func TestUpdateAfterAFailedScan(t *testing.T) {
 	t.Parallel()
