@@ -131,7 +131,7 @@ func (b *builder) physicalFunction(h *device.Hardware) *device.Hardware {
 	if function == nil || function.PCI.PF == "" {
 		return nil
 	}
-	return b.byAddress[function.PCI.PF]
+	return b.function(function.PCI.PF)
 }
 
 // linkCheck returns the check that one of several interfaces has a carrier. of is their name in

@@ -98,26 +98,21 @@ func namesHidden(v pattern.Values, p string) bool {
 // hardware, or only of hardware as a whole. The nearest driver comes first.
 func (m *run) drivers(t target) []string {
 	var found []string
-	add := func(driver string) {
-		if driver != "" && !slices.Contains(found, driver) {
-			found = append(found, driver)
-		}
-	}
 	// An interface may have a driver, but no hardware that the snapshot knows.
 	if t.isNet() {
-		add(t.node.Net.Driver)
+		found = append(found, t.node.Net.Driver)
 	}
 	h := ownerOf(t)
 	for _, dir := range dirsOf(t) {
 		isFunction := h != nil && h.PCI != nil && dir == h.Path
 		// The snapshot has the drivers of functions. A driver that is read now may be another one.
 		if isFunction {
-			add(h.PCI.Driver)
+			found = append(found, h.PCI.Driver)
 		} else {
-			add(m.Host.Driver(dir))
+			found = append(found, m.Host.Driver(dir))
 		}
 	}
-	return found
+	return unique(found)
 }
 
 // ownerOf returns the hardware that owns the node of a target, or the hardware as a whole.
@@ -180,15 +175,15 @@ func namesByNode(snap *device.Snapshot) map[*device.Node][]string {
 	return names
 }
 
-// functionsByAddress has the PCI functions by address.
-func functionsByAddress(snap *device.Snapshot) map[string]*device.Hardware {
-	found := map[string]*device.Hardware{}
-	for _, h := range snap.Hardware {
-		if h.PCI != nil {
-			found[h.Name] = h
-		}
+// function returns the PCI function with an address, or nil if the snapshot lacks it.
+func (m *run) function(address string) *device.Hardware {
+	i := slices.IndexFunc(m.snap.Hardware, func(h *device.Hardware) bool {
+		return h.PCI != nil && h.Name == address
+	})
+	if i < 0 {
+		return nil
 	}
-	return found
+	return m.snap.Hardware[i]
 }
 
 // functionsByGroup lists the functions of each IOMMU group by address, or its

@@ -40,19 +40,11 @@ func (m *run) limitNames(r *config.Resource, byName map[string][]*candidate) {
 		return
 	}
 	names := slices.Sorted(maps.Keys(byName))
-	m.fault(
-		r.Place,
-		"names maps several values to one name",
-		"name %q makes %d names: at most %d are allowed; %q and the names after it are left out",
-		r.Name,
-		len(names),
-		maxNames,
-		names[maxNames],
-	)
+	why := fmt.Sprintf("name %q makes %d names: at most %d are allowed, and names maps several values to one name", r.Name, len(names), maxNames)
 	// The first names in alphabetical order stay, whatever the order of the devices.
 	for _, name := range names[maxNames:] {
 		for _, c := range byName[name] {
-			m.drop(c, fmt.Sprintf("name %q makes more than %d names", r.Name, maxNames))
+			m.dropFault(r, c, why)
 		}
 		delete(byName, name)
 	}
@@ -145,14 +137,9 @@ func Makes(r *config.Resource, name string) bool {
 	if len(last) < device.MaxName {
 		return false
 	}
-	// A long name may have been cut anywhere.
-	last = device.CutPart(last)
-	for end := len(shape) - 1; end > 0; end-- {
-		if matchesShape(shape[:end], last) {
-			return true
-		}
-	}
-	return false
+	// A long name may have been cut anywhere after the first variable.
+	beginning, _, _ := strings.Cut(shape, "*")
+	return strings.HasPrefix(last, beginning)
 }
 
 // shapeOf returns a pattern of the names that a text makes.

@@ -237,23 +237,22 @@ func (b *builder) numa() []int {
 	if !b.r.NUMA.Auto {
 		return slices.Clone(b.r.NUMA.Nodes)
 	}
-	var nodes []int
-	add := func(node int) {
-		// The kernel reports -1 if it does not know the node.
-		if node >= 0 && !slices.Contains(nodes, node) {
-			nodes = append(nodes, node)
-		}
-	}
+	var all []int
 	for _, h := range b.c.members() {
-		add(h.NUMA)
+		all = append(all, h.NUMA)
 	}
 	// Nodes without hardware may have a NUMA node of their own, such as memory devices.
 	for _, p := range b.c.picks {
-		for _, node := range p.node.NUMA {
-			add(node)
+		all = append(all, p.node.NUMA...)
+	}
+	slices.Sort(all)
+	var nodes []int
+	for _, node := range slices.Compact(all) {
+		// The kernel reports -1 if it does not know the node.
+		if node >= 0 {
+			nodes = append(nodes, node)
 		}
 	}
-	slices.Sort(nodes)
 	return nodes
 }
 

@@ -240,7 +240,7 @@ func (m *run) namesOfPF(t target) []string {
 	}
 	names := []string{function.PCI.PF}
 	// The snapshot may lack the physical function. Its address is known nevertheless.
-	if pf := m.byAddress[function.PCI.PF]; pf != nil {
+	if pf := m.function(function.PCI.PF); pf != nil {
 		for _, n := range pf.Nets {
 			names = append(names, n.Path)
 		}

@@ -19,8 +19,6 @@ type run struct {
 	forms device.Forms
 	// names has the paths of each node of the snapshot, see namesOf.
 	names map[*device.Node][]string
-	// byAddress has the PCI functions.
-	byAddress map[string]*device.Hardware
 	// byGroup has the functions of each IOMMU group.
 	byGroup map[string][]*device.Hardware
 
@@ -134,7 +132,6 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		snap:       snap,
 		forms:      forms,
 		names:      namesByNode(snap),
-		byAddress:  functionsByAddress(snap),
 		byGroup:    functionsByGroup(snap),
 		keys:       make(map[*device.Hardware]map[*device.Node]string),
 		named:      make(map[string]*config.Resource),
@@ -203,9 +200,6 @@ func (m *run) match(r *config.Resource) {
 // for a resource without devices.
 func (m *run) offerName(r *config.Resource, name string, devices []*candidate) {
 	if m.room/2 < device.ResourceParts {
-		for _, c := range devices {
-			m.drop(c, "the resource would take too much of the lists")
-		}
 		m.tooMuch(r, "resource "+name, devices, device.ResourceParts, m.room/2)
 		return
 	}
@@ -239,9 +233,6 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		// The devices after it are not built: each may have texts of a mebibyte.
 		if used+parts > m.room/2 {
 			left := devices[i:]
-			for _, c := range left {
-				m.drop(c, "it would take too much of the lists")
-			}
 			what := fmt.Sprintf("%s of %d devices, each of which", andMore(c.describe(), len(left)), len(devices))
 			m.tooMuch(r, what, left, parts, m.room/2-used)
 			break

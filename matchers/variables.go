@@ -260,11 +260,9 @@ func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
 			unread: true,
 		}
 	}
-	for i, v := range values {
-		// An empty value counts as absent, like an attribute that hardware lacks.
-		if v != "" && !slices.Contains(values[:i], v) {
-			out = append(out, device.Literal(v))
-		}
+	// An empty value counts as absent, like an attribute that hardware lacks.
+	for _, v := range unique(values) {
+		out = append(out, device.Literal(v))
 	}
 	if len(out) > 0 {
 		return out, nil
