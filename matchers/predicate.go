@@ -284,14 +284,14 @@ type judgement struct {
 
 // judge compares a target with a condition. The result is empty if the match is not about such a target.
 func (p *predicate) judge(c *condition, t target) judgement {
-	isAbout := p.isOfKind(t)
-	if c.key == "glob" {
-		isAbout = t.node != nil && !t.isNet()
+	isAbout := t.node != nil && !t.isNet()
+	if c.key != "glob" {
+		isAbout = p.isOfKind(t)
 	}
-	if !isAbout {
+	switch {
+	case !isAbout:
 		return judgement{}
-	}
-	if p.run.isLate(c.want) {
+	case p.run.isLate(c.want):
 		return judgement{unread: true}
 	}
 	values, unread := c.have(t)

@@ -18,6 +18,8 @@ type selection struct {
 	// picks are the selected nodes and network interfaces, and hardware that is a device even without a
 	// node, until exclude drops some of them.
 	picks []pick
+	// picked are the nodes among them.
+	picked map[*device.Node]bool
 	// groups are the functions that matches with vfio = true select, by the number of their IOMMU group.
 	groups map[string][]*device.Hardware
 	// heads has the hardware with the ID of the device of each group: the selected function with the lowest
@@ -38,6 +40,7 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	s := &selection{
 		run:    m,
 		r:      r,
+		picked: make(map[*device.Node]bool),
 		groups: make(map[string][]*device.Hardware),
 		heads:  make(map[string]*device.Hardware),
 	}
@@ -71,10 +74,18 @@ func (s *selection) add(p *predicate) {
 		s.addVirtual(p)
 	default:
 		p.targets(func(t target) {
-			// A function is no device without its VFIO nodes.
-			isFunction := p.VFIO && t.node == nil
-			if !isFunction && p.matches(t) {
-				s.picks = append(s.picks, pick{t, p})
+			// The first match decides about a node, but each function of an IOMMU group selects its node. A
+			// function is no device without its VFIO nodes.
+			isSkipped := s.picked[t.node]
+			if p.VFIO {
+				isSkipped = t.node == nil
+			}
+			if isSkipped || !p.matches(t) {
+				return
+			}
+			s.picks = append(s.picks, pick{t, p})
+			if t.node != nil {
+				s.picked[t.node] = true
 			}
 		})
 	}
