@@ -202,12 +202,8 @@ func functionsByGroup(snap *device.Snapshot) map[string][]*device.Hardware {
 	return found
 }
 
-// nodeIDAs is the ID of a node, with its hardware in a form. The namespace of an NVMe node is its
-// whole ID, so that the key is not needed.
+// nodeIDAs is the ID of a node, with its hardware in a form.
 func (m *run) nodeIDAs(n *device.Node, form device.Form) string {
-	if n.Hardware == nil || n.Namespace != "" {
-		return device.NodeID(n, form)
-	}
 	return device.KeyedNodeID(n, form, m.key(n))
 }
 
