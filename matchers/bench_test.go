@@ -3,7 +3,6 @@ package matchers_test
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,9 +11,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -39,28 +36,6 @@ func crowd(n int) *device.Snapshot {
 	return snap
 }
 
-// racks is a host with n disks that are PCI functions, with a node and a link
-// each.
-func racks(n int) *device.Snapshot {
-	snap := &device.Snapshot{Dirs: []string{"/dev", "/dev/disk", "/dev/disk/by-path"}}
-	for i := range n {
-		address := fmt.Sprintf("%04x:%02x:%02x.%d", i/2048, i/8/32%256, i/8%32, i%8)
-		h := &device.Hardware{Bus: device.PCIBus, Path: fmt.Sprintf("devices/pci%s:00/%s", address[:4], address), Name: address, NUMA: i % 2,
-			PCI: &device.PCI{Address: address, Vendor: "144d", Device: fmt.Sprintf("%04x", 0xa800+i%64), SubVendor: "1028", SubDevice: "1fe2",
-				Class: fmt.Sprintf("%02x%02x00", 1+i%16, i/16%16), Revision: "a1", Driver: "nvme", IOMMUGroup: fmt.Sprint(i), SRIOV: "none", VF: -1}}
-		node := &device.Node{Path: fmt.Sprintf("/dev/nvme%05dn1", i), Type: device.BlockNode, Major: 259, Minor: uint32(i), Kernel: fmt.Sprintf("nvme%dn1", i),
-			SysPath: h.Path + "/nvme", Subsystem: "block", Hardware: h, Interface: -1, Index: -1}
-		h.Nodes = []*device.Node{node}
-		snap.Hardware = append(snap.Hardware, h)
-		snap.Nodes = append(snap.Nodes, node)
-		snap.Links = append(snap.Links, device.Link{Path: "/dev/disk/by-path/pci-" + address + "-nvme-1", Node: node})
-	}
-	slices.SortFunc(snap.Hardware, func(a, b *device.Hardware) int { return cmp.Compare(a.Path, b.Path) })
-	slices.SortFunc(snap.Nodes, func(a, b *device.Node) int { return cmp.Compare(a.Path, b.Path) })
-	slices.SortFunc(snap.Links, func(a, b device.Link) int { return cmp.Compare(a.Path, b.Path) })
-	return snap
-}
-
 const plainContainer = "container.path = \"/dev/serial/\"\ncontainer.env.SERIAL = \"${usb.serial}\"\n"
 
 // manyResources is the text of 100 resources with five matches each.
@@ -77,9 +52,8 @@ func manyResources(each string, match func(i int) string) []byte {
 	return []byte(b.String())
 }
 
-// sticks4096 and disks4096 are hosts with 4,096 nodes.
+// sticks4096 is a host with 4,096 nodes.
 func sticks4096() *device.Snapshot { return crowd(2048) }
-func disks4096() *device.Snapshot  { return racks(4096) }
 
 // shapes are ways to select devices with 500 matches over 4,096 nodes.
 var shapes = []struct {
@@ -91,37 +65,14 @@ var shapes = []struct {
 	{"id", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`usb = { id = "0403:%04x" }, glob = "/dev/ttyUSB*"`, 0x6000+i%64)
 	}},
-	{"serial", sticks4096, plainContainer, func(i int) string {
-		return fmt.Sprintf(`usb = { serial = ["S%05dX", "S%05dX", "S%05dX"] }, glob = "/dev/ttyUSB*"`, 3*i, 3*i+1, 3*i+2)
-	}},
-	{"pattern", sticks4096, plainContainer, func(i int) string {
-		return fmt.Sprintf(`usb = { id = "04??:*", serial = "S%03d*" }, glob = "/dev/ttyUSB*"`, i)
-	}},
-	{"product", sticks4096, plainContainer, func(i int) string {
-		return fmt.Sprintf(`usb = { serial = "*%03dX" }, glob = "/dev/ttyUSB*"`, i%1000)
-	}},
 	{"literal", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`glob = ["/dev/ttyUSB%05d", "/dev/ttyUSB%05d", "/dev/ttyUSB%05d"]`, 3*i, 3*i+1, 3*i+2)
 	}},
 	{"glob", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/ttyUSB%03d*"`, i) }},
 	{"all", sticks4096, plainContainer, func(int) string { return `glob = "/dev/ttyUSB*"` }},
-	{"all-usb", sticks4096, plainContainer, func(int) string { return `usb = {}, glob = "/dev/ttyUSB*"` }},
-	{"first-wildcard", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/*USB%03d[0-9][0-9]"`, i) }},
-	{"same-wildcard", sticks4096, plainContainer, func(int) string { return `glob = "/dev/*USB[0-9]"` }},
 	{"two-wildcards", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/*USB*%03d"`, i%1000) }},
-	{"deep", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/**/*USB%03d??"`, i) }},
-	{"link", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/serial/by-id/usb-%03d*"`, i) }},
 	{"deep-link", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/**/usb-%03d*"`, i) }},
-	{"link-of-usb", sticks4096, plainContainer, func(i int) string {
-		return fmt.Sprintf(`usb = { id = "0403:*" }, glob = "/dev/serial/by-id/usb-%03d*"`, i)
-	}},
 	{"capture", sticks4096, "container.env.NUMBER = \"${1}\"\n", func(i int) string { return fmt.Sprintf(`glob = "/dev/ttyUSB%03d*"`, i) }},
-	{"pci-class", disks4096, "container.env.ADDRESS = \"${pci.address}\"\n", func(i int) string {
-		return fmt.Sprintf(`pci = { class = "%02x%02x" }, glob = "/dev/nvme*"`, 1+i%16, i/16%16)
-	}},
-	{"pci-bus", disks4096, "container.env.ADDRESS = \"${pci.address}\"\n", func(i int) string {
-		return fmt.Sprintf(`pci = { class = "%02x", address = "%04x:*.%d" }, glob = "/dev/nvme*"`, 1+i%16, i/16%2, i/32%8)
-	}},
 	{"subsystem", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`subsystem = "tty", usb = { serial = "S%03d*" }`, i)
 	}},
@@ -179,22 +130,6 @@ var sysfsOptions = matchers.Options{Host: &fakeHost{
 	},
 	driver: func(string) string { return "ftdi_sio" },
 }}
-
-// BenchmarkParse measures only the parsing.
-func BenchmarkParse(b *testing.B) {
-	for _, s := range shapes {
-		b.Run(s.name, func(b *testing.B) {
-			text := manyResources(s.each, s.match)
-			cpu := startCPU(b)
-			for b.Loop() {
-				if _, err := config.Parse(config.File{Name: "test.toml", Data: text}); err != nil {
-					b.Fatal(err)
-				}
-			}
-			cpu()
-		})
-	}
-}
 
 // BenchmarkView measures a uevent: identities and matching, for a typical configuration
 // on a large host.
@@ -261,69 +196,4 @@ func startCPU(b *testing.B) (report func()) {
 	}
 	start := used()
 	return func() { b.ReportMetric(float64((used()-start).Microseconds())/1000/float64(b.N), "cpu-ms/op") }
-}
-
-// BenchmarkList measures the matching of everything on a host.
-func BenchmarkList(b *testing.B) {
-	const (
-		nodes   = "[[resource]]\nname = \"nodes\"\neach = \"node\"\nmatch.glob = \"/dev/**\"\n"
-		devices = "[[resource]]\nname = \"devices\"\neach = \"device\"\nmatch = [{ usb = {} }, { pci = {} }]\n"
-		every   = "[[resource]]\nname = \"everything\"\neach = \"device\"\nmatch = [{ pci = {} }, { usb = {} }, { net = {} }, { mdev = {} }, { glob = \"/dev/**\" }]\n"
-	)
-	crowded := crowdAndRack(4096, 1024)
-	shared := functionWithNodes(4096)
-	recorded := recordedMachines(b)
-	for _, c := range []struct {
-		name  string
-		text  string
-		hosts []*device.Snapshot
-	}{
-		{"nodes", nodes, []*device.Snapshot{crowded}},
-		{"devices", devices, []*device.Snapshot{crowded}},
-		{"nodes-of-one-function", nodes, []*device.Snapshot{shared}},
-		{"machines-nodes", nodes, recorded},
-		{"machines-everything", every, recorded},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			cfg := parse(b, c.text)
-			cpu := startCPU(b)
-			for b.Loop() {
-				for _, snap := range c.hosts {
-					matchers.Match(cfg, snap, nil, sysfsOptions)
-				}
-			}
-			cpu()
-		})
-	}
-}
-
-// crowdAndRack is a host with USB devices and disks.
-func crowdAndRack(devices, disks int) *device.Snapshot {
-	all := crowd(devices)
-	rack := racks(disks)
-	all.Hardware = append(all.Hardware, rack.Hardware...)
-	all.Nodes = append(all.Nodes, rack.Nodes...)
-	all.Links = append(all.Links, rack.Links...)
-	all.Dirs = append(all.Dirs, rack.Dirs[1:]...)
-	slices.Sort(all.Dirs)
-	slices.SortFunc(all.Hardware, func(a, b *device.Hardware) int { return cmp.Compare(a.Path, b.Path) })
-	slices.SortFunc(all.Nodes, func(a, b *device.Node) int { return cmp.Compare(a.Path, b.Path) })
-	slices.SortFunc(all.Links, func(a, b device.Link) int { return cmp.Compare(a.Path, b.Path) })
-	return all
-}
-
-// recordedMachines are snapshots of all recorded machines.
-func recordedMachines(b *testing.B) []*device.Snapshot {
-	b.Helper()
-	files, err := filepath.Glob("../testdata/machines/*.txtar")
-	if err != nil || len(files) == 0 {
-		b.Fatalf("recorded machines: %v, %v", files, err)
-	}
-	var all []*device.Snapshot
-	for _, file := range files {
-		tree := sysfstest.Load(b, file)
-		snap, _ := sysfstest.Scan(b, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
-		all = append(all, snap)
-	}
-	return all
 }

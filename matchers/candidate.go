@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,32 +37,43 @@ type candidate struct {
 	value string
 	// parts are the candidates that the device combines.
 	parts []candidate
-	// dangerous is set if a match that selects the device has dangerous = true.
-	dangerous bool
-	// count is the number of slots by the match of a device without nodes, and 0 for a device
-	// with nodes.
-	count int
+	// match is the first match that selects a device without picks.
+	match *predicate
 }
 
-// slots returns the number of slots. If the nodes and parts of the device are of matches
-// with different counts, the smallest applies: no node then has more containers than its match
-// allows.
-func (c *candidate) slots() int {
-	// A count of 0 means that no match has set a number yet.
-	slots := c.count
-	add := func(count int) {
-		if slots == 0 || count < slots {
-			slots = count
-		}
+// matches lists the matches that select the device and its parts.
+func (c *candidate) matches() []*predicate {
+	var all []*predicate
+	if c.match != nil {
+		all = append(all, c.match)
 	}
 	for _, p := range c.picks {
-		add(p.match.Count)
+		all = append(all, p.match)
 	}
 	for i := range c.parts {
-		add(c.parts[i].slots())
+		all = append(all, c.parts[i].matches()...)
 	}
-	// A device without any match, as in Variables, has one slot.
-	return max(slots, 1)
+	return all
+}
+
+// slots returns the number of slots: the smallest count of its matches, so that no node has more containers than
+// its match allows. A device without any match, as in Variables, has one slot.
+func (c *candidate) slots() int {
+	matches := c.matches()
+	if len(matches) == 0 {
+		return 1
+	}
+	return slices.MinFunc(matches, func(a, b *predicate) int {
+		return cmp.Compare(a.Count, b.Count)
+	}).Count
+}
+
+// isDangerous reports whether a match that selects the device, which permits its companions too, has
+// dangerous = true.
+func (c *candidate) isDangerous() bool {
+	return slices.ContainsFunc(c.matches(), func(p *predicate) bool {
+		return p.Dangerous
+	})
 }
 
 // pick is a selected node, network interface or path to mount, and the first match that selected it, which
@@ -90,20 +102,13 @@ func (c *candidate) nodes() []pick {
 	})
 }
 
-// isDangerous reports whether the match permits dangerous nodes. It says nothing about the node.
-func (p pick) isDangerous() bool { return p.match.Dangerous }
-
-// comparePicks orders picks by the sysfs path of their hardware, then by path. Picks of one hardware as a
-// whole are equal.
+// comparePicks orders picks by the sysfs path of their hardware, then by path. Hardware as a whole comes before
+// its nodes.
 func comparePicks(a, b pick) int {
-	if a.hardware != b.hardware {
-		// Picks of one hardware must be adjacent for devices.
-		return strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware))
-	}
-	if a.node == nil || b.node == nil {
-		return 0
-	}
-	return strings.Compare(a.node.Path, b.node.Path)
+	return cmp.Or(
+		strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware)),
+		strings.Compare(a.target.path(), b.target.path()),
+	)
 }
 
 // compareHardware orders candidates by the sysfs path of their hardware. Candidates without

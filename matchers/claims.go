@@ -1,15 +1,12 @@
 package matchers
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// claims record the first resource, in file order, that claims one of these:
+// claim claims candidates for r and returns the claimed candidates. The first resource, in file order, claims
+// one of these:
 //
 //   - Hardware, if the resource offers it as a device. The claim includes all its nodes and
 //     network interfaces, even if they are not selected, because they share the hardware.
@@ -22,96 +19,70 @@ import (
 // function. A claim with shared = true does not exclude resources with shared = true, and a claim
 // with shared = "exclusive" does not exclude resources with shared = "exclusive": the ledger
 // withholds their devices while a container holds another device of the hardware.
-type claims struct {
-	// owners has the resource of hardware, of a node and of candidate.other.
-	// Keys of different types do not collide, so that one map is enough.
-	owners map[any]*config.Resource
-	// ids has the offered IDs.
-	ids map[string]bool
-}
-
-// claim claims candidates for r and returns the claimed candidates. It notes candidates
-// that another resource has.
 func (m *run) claim(r *config.Resource, found []candidate) []candidate {
-	taken := make(map[*config.Resource][]*candidate) // by owner
 	claimed := make([]candidate, 0, len(found))
 	for i := range found {
 		c := &found[i]
-		owner := m.claims.owner(r, c)
+		owner := m.ownerOf(r, c)
 		if owner == nil {
-			m.claims.add(r, c)
+			m.own(r, c)
 			claimed = append(claimed, *c)
 			continue
 		}
-		taken[owner] = append(taken[owner], c)
+		note := noteAt(
+			r.Place,
+			`the first resource in the configuration that selects a device gets it; use match and exclude to distinguish them, each = "node" in both if they select different nodes of it, or shared = true (at once) or "exclusive" (one at a time) in both`,
+			"not offered here, because "+owner.Place+" has it: ",
+		)
 		m.left = append(m.left, leftOut{
 			device: c,
 			owner:  owner,
+			note:   devicesNote{Note: note},
 		})
-	}
-	// The notes must not change their order from one match to the next.
-	owners := slices.SortedFunc(maps.Keys(taken), func(a, b *config.Resource) int {
-		return cmp.Compare(a.Place, b.Place)
-	})
-	for _, owner := range owners {
-		m.note(
-			r.Place,
-			`the first resource in the configuration that selects a device gets it; use match and exclude to distinguish them, each = "node" in both if they select different nodes of it, or shared = true (at once) or "exclusive" (one at a time) in both`,
-			"not offered here, because %s has it: %s",
-			owner.Place,
-			andMore(taken[owner][0].describe(), len(taken[owner])),
-		)
 	}
 	return claimed
 }
 
-// owner returns the resource whose claim on a candidate or one of its nodes excludes r, or nil.
-func (c *claims) owner(r *config.Resource, found *candidate) *config.Resource {
-	// The first claim that excludes r decides which resource the note names.
-	owner := c.ownerOf(r, found.hardware)
-	owner = cmp.Or(owner, c.ownerOf(r, found.other()))
+// ownerOf returns the resource whose claim on a candidate or one of its nodes excludes r, or nil.
+func (m *run) ownerOf(r *config.Resource, c *candidate) *config.Resource {
+	things := []any{c.hardware, c.other()}
 	// A device with a node that another resource claimed singly is not a whole device any more.
-	for _, p := range found.picks {
-		owner = cmp.Or(owner, c.ownerOf(r, p.node))
+	for _, p := range c.picks {
+		things = append(things, p.node)
 	}
-	return owner
+	for _, thing := range things {
+		owner := m.owners[thing]
+		// A resource may select a thing twice, such as two nodes of one hardware with each = "node".
+		if owner == nil || owner == r {
+			continue
+		}
+		// Both resources must permit it, in the same way.
+		areShared := owner.Shared && r.Shared
+		areExclusive := owner.Exclusive && r.Exclusive
+		if !areShared && !areExclusive {
+			return owner
+		}
+	}
+	return nil
 }
 
-// ownerOf returns the resource whose claim on a node, hardware or candidate.other excludes r, or nil.
-func (c *claims) ownerOf(r *config.Resource, thing any) *config.Resource {
-	owner := c.owners[thing]
-	// A resource may select a thing twice, such as two nodes of one hardware with each = "node".
-	if owner == nil || owner == r {
-		return nil
-	}
-	// Both resources must permit it, in the same way.
-	areShared := owner.Shared && r.Shared
-	areExclusive := owner.Exclusive && r.Exclusive
-	if areShared || areExclusive {
-		return nil
-	}
-	return owner
-}
-
-// add claims a candidate for r, as far as no other resource claims it.
-func (c *claims) add(r *config.Resource, found *candidate) {
+// own makes r the owner of a candidate, as far as it has no owner: the first claim stays, even if another resource
+// with the same shared also gets the device.
+func (m *run) own(r *config.Resource, c *candidate) {
+	var things []any
 	// A single node leaves the rest of its hardware to others.
-	if found.single && len(found.picks) > 0 {
-		c.addThing(r, found.picks[0].node)
-	} else if found.hardware != nil {
-		c.addThing(r, found.hardware)
+	if c.single && len(c.picks) > 0 {
+		things = append(things, c.picks[0].node)
+	} else if c.hardware != nil {
+		things = append(things, c.hardware)
 	}
-	other := found.other()
-	if other != "" {
-		c.addThing(r, other)
+	if other := c.other(); other != "" {
+		things = append(things, other)
 	}
-}
-
-// addThing claims a node, hardware or candidate.other.
-func (c *claims) addThing(r *config.Resource, thing any) {
-	// The first claim stays, even if another resource with the same shared also gets the device.
-	if c.owners[thing] == nil {
-		c.owners[thing] = r
+	for _, thing := range things {
+		if m.owners[thing] == nil {
+			m.owners[thing] = r
+		}
 	}
 }
 

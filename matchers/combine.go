@@ -83,8 +83,6 @@ func merge(parts []candidate) candidate {
 		one.united = append(one.united, p.members()...)
 		one.vfio = one.vfio || p.vfio
 		one.picks = append(one.picks, p.picks...)
-		// One match with dangerous = true permits the companions of the whole device.
-		one.dangerous = one.dangerous || p.dangerous
 	}
 	one.united = sortHardware(one.united)
 	order.Sort(one.picks, func(a, b pick) int {

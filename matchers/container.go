@@ -196,7 +196,7 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node, written str
 		return
 	}
 	// A companion has no key dangerous. The match of its device decides.
-	if !b.permits("companion "+n.Path, b.danger(n), b.c.dangerous, "the match of its device") {
+	if !b.permits("companion "+n.Path, b.danger(n), b.c.isDangerous(), "the match of its device") {
 		return
 	}
 	if !b.reserve(at, part{source: n.Path}) {
@@ -230,7 +230,7 @@ func (b *builder) addCDIDevice(d *device.CDIDevice) {
 		return
 	}
 	// The runtime injects all nodes of the device, so that each of them is judged.
-	if b.permits("CDI device "+d.Name, b.cdiDanger(d), b.c.dangerous, "its match") {
+	if b.permits("CDI device "+d.Name, b.cdiDanger(d), b.c.isDangerous(), "its match") {
 		b.offer.CDIDevices = append(b.offer.CDIDevices, d.Name)
 	}
 }

@@ -11,45 +11,6 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// The same on recorded machines.
-func TestRecordedNodesBelowHardware(t *testing.T) {
-	t.Parallel()
-	snap := machine(t, "qemu-q35-nodes")
-	const disk = "usb:46f4:0001:1-0000_00_0c.0-2-xm491bc2v7q"
-	for _, tc := range []struct {
-		name, toml string
-		want       []string
-	}{
-		{"vfio", `match = { pci = { id = "8086:100e" }, vfio = true }`, []string{
-			"0000:01:01.0 /dev/vfio/7 +/dev/vfio/vfio",
-			"0000:02:01.0 /dev/vfio/10 +/dev/vfio/vfio !IOMMU group 10 is not viable: functions are bound to drivers of the host: 0000:02:02.0 to serial",
-		}},
-		{"nvme, with several paths and with one", `match.pci = { class = "0108" }`, []string{
-			"0000:00:01.0 /dev/nvme0", "0000:00:02.0 /dev/nvme1", "0000:00:03.0 /dev/ng2n1 /dev/nvme2 /dev/nvme2n1",
-		}},
-		{"nvme by glob", `match.glob = "/dev/nvme*n1"`, []string{"0000:00:03.0:nvmen1 /dev/nvme2n1", "nvme0n1 /dev/nvme0n1"}},
-		{"disks", `match.pci = { id = "8086:2922", address = "0000:00:0d.0" }`, []string{"0000:00:0d.0 /dev/bsg/2:0:0:0 /dev/bsg/4:0:0:0 /dev/sda /dev/sdb /dev/sg0 /dev/sg1"}},
-		{"disks by glob, by their ports", `match.glob = "/dev/sd*"`, []string{"0000:00:0d.0:sd.1 /dev/sda", "0000:00:0d.0:sd.3 /dev/sdb", disk + ":if00:sd /dev/sdc"}},
-		{"both root hubs", `match = { pci = { address = "0000:00:0c.0" }, usb = {}, glob = ["/dev/ttyUSB*", "/dev/sd*", "/dev/input/*"] }`, []string{
-			"usb:0403:6001:1-0000_00_0c.0-1.3-xnq2cfcfi7n /dev/ttyUSB0",
-			"usb:0627:0001:68284-0000_00_0c.0-1.1-xjln2ammq02 /dev/input/event1",
-			"usb:0627:0001:89126-0000_00_0c.0-1.2-xvouf5d0o3j /dev/input/event2 /dev/input/mouse0",
-			disk + " /dev/sdc",
-		}},
-		{"watchdog", `match.pci = { class = "0601" }`, []string{"0000:00:1f.0 /dev/watchdog /dev/watchdog0"}},
-		{"graphics", `match.pci = { class = "03" }`, []string{"0000:00:05.0 /dev/dri/card0 /dev/fb0"}},
-		{"virtio console", `match.pci = { id = "1af4:*" }`, []string{"0000:00:06.0 /dev/vport0p1"}},
-		{"serial ports", `match.pci = { class = "0700" }`, []string{"0000:02:02.0 /dev/ttyS1 /dev/ttyS2 /dev/ttyS3"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(tc.want, sayAll(offers(t, snap, tc.toml))); diff != "" {
-				t.Errorf("offers (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // The two root hubs of an xHCI controller, for USB 2 and for SuperSpeed, share its
 // directory and number their ports from 1 each: the places of two devices without a
 // serial number still differ.

@@ -55,12 +55,22 @@ func (c Condition) String() string {
 	return text
 }
 
-// String names the target in explanations. The zero target has no name.
-func (t target) String() string {
-	if t.node != nil {
-		return t.node.Path
+// nameOf names a target in explanations: the hardware that a match selects with its nodes, or the node.
+func (p *predicate) nameOf(t target) string {
+	if p.isWhole() {
+		return t.hardware.Name
 	}
-	return t.hardware.Name
+	return t.node.Path
+}
+
+// namesOf names targets, each once.
+func (p *predicate) namesOf(targets []target) []string {
+	names := []string{}
+	for _, t := range targets {
+		names = append(names, p.nameOf(t))
+	}
+	// Hardware is followed by its nodes.
+	return slices.Compact(names)
 }
 
 // includes reports whether an explanation about t is also about another target.
@@ -168,64 +178,47 @@ func (x *explainer) explain(e *Explanation, r *config.Resource, m *run, isKnown 
 }
 
 // reasons says why devices are not offered. The devices that another resource has are a reason even if other
-// devices are offered.
+// devices are offered. An explanation is a few lines long, so that only the first of the other reasons is told.
 func (x *explainer) reasons(left []leftOut, isOffered bool) string {
-	var all []*reason
+	// A reason is the text before and after the names of its devices.
+	type reason struct{ before, after string }
+	names := make(map[reason][]string)
+	var reasons []reason
 	for _, l := range left {
 		isIgnored := isOffered && l.owner == nil
 		if isIgnored || !x.subject.concerns(l.device) {
 			continue
 		}
-		i := slices.IndexFunc(all, func(r *reason) bool {
-			isExcluded := l.why == excluded
-			return r.owner == l.owner && isExcluded == (r.why == excluded)
-		})
-		if i < 0 {
-			i = len(all)
-			all = append(all, &reason{leftOut: l})
+		why := reason{"left out: ", ": " + l.why}
+		if l.owner != nil {
+			why = reason{l.owner.Name + " has ", ""}
+		} else if l.why == excluded {
+			why = reason{"exclude leaves out ", ""}
 		}
-		if l.why == all[i].why {
-			all[i].names = append(all[i].names, l.device.describe())
-		} else {
-			all[i].others++
+		if names[why] == nil {
+			reasons = append(reasons, why)
 		}
+		names[why] = append(names[why], l.device.describe())
 	}
 	var texts []string
-	for _, r := range all {
-		texts = append(texts, r.String())
+	isTold := false
+	others := 0
+	for _, why := range reasons {
+		// Several nodes of one device may be excluded, in any order.
+		devices := names[why]
+		slices.Sort(devices)
+		devices = slices.Compact(devices)
+		if why.after != "" && isTold {
+			others += len(devices)
+			continue
+		}
+		isTold = isTold || why.after != ""
+		texts = append(texts, why.before+andMore(devices[0], len(devices))+why.after)
+	}
+	if others > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", others))
 	}
 	return strings.Join(texts, "; ")
-}
-
-// reason is a reason with the names of the devices that were left out for it.
-type reason struct {
-	leftOut
-	names []string
-	// others is the number of devices that were dropped for other reasons than the first one. An
-	// explanation is a few lines long.
-	others int
-}
-
-// String returns the text of the reason.
-func (r *reason) String() string {
-	// Several nodes of one device may be excluded, in any order.
-	slices.Sort(r.names)
-	unique := slices.Compact(r.names)
-	names := andMore(unique[0], len(unique))
-	switch {
-	case r.owner != nil:
-		return r.owner.Name + " has " + names
-	case r.why == excluded:
-		return "exclude leaves out " + names
-	}
-	text := "left out: " + names + ": " + r.why
-	switch r.others {
-	case 0:
-		return text
-	case 1:
-		return text + "; and 1 more device"
-	}
-	return fmt.Sprintf("%s; and %d more devices", text, r.others)
 }
 
 // nearestMatch lists the conditions that fit nothing of the match with the fewest such conditions: the
@@ -269,12 +262,9 @@ func (x *explainer) outcome(p *predicate) MatchOutcome {
 		x.withoutTargets(p, &out)
 		return out
 	}
-	targets := x.targetsOf(p)
-	isCompared := func(t target) bool {
-		return !p.pci || t.hardware == nil || !p.ignores(t.hardware)
-	}
+	h := x.subject.hardware
 	// The other conditions mean nothing for a sub-function.
-	if len(targets) > 0 && !slices.ContainsFunc(targets, isCompared) {
+	if h != nil && p.pci && p.ignores(h) {
 		out.Conditions = []Condition{{
 			Key:     "pci.sriov",
 			Nearest: `only "sf" selects a sub-function`,
@@ -282,19 +272,10 @@ func (x *explainer) outcome(p *predicate) MatchOutcome {
 		return out
 	}
 	var rest []target
-	out.Conditions, rest = x.narrow(p, targets)
+	out.Conditions, rest = x.narrow(p)
 	// The rest is not selected if a condition fits nothing, which narrow skips.
-	if len(out.unfit()) > 0 {
-		return out
-	}
-	for _, t := range rest {
-		if slices.ContainsFunc(x.parts(p, t), p.matches) {
-			out.Selected = append(out.Selected, t.String())
-		}
-	}
-	if len(out.Selected) == 0 {
-		// Examples are the keys interface and interface_class that fit two interfaces.
-		out.Conditions = append(out.Conditions, Condition{Key: "all together"})
+	if len(out.unfit()) == 0 {
+		out.Selected = p.namesOf(rest)
 	}
 	return out
 }
@@ -329,81 +310,39 @@ func (x *explainer) withoutTargets(p *predicate, out *MatchOutcome) {
 	}}
 }
 
-// targetsOf lists what a match may select, as far as the subject includes it.
-func (x *explainer) targetsOf(p *predicate) []target {
-	return slices.DeleteFunc(slices.Collect(x.targets(p)), func(t target) bool {
-		// No match selects a root hub, so that it would be a confusing nearest target.
-		isRootHub := t.node == nil && t.hardware.IsRootHub()
-		return isRootHub || !x.subject.includes(t)
-	})
-}
-
-// judge compares the parts of a target with a condition. The result is empty if the match never does so,
-// because the target has no hardware or hardware of another kind. One judgement has to hold.
-func (x *explainer) judge(p *predicate, c *condition, t target) []judgement {
-	var all []judgement
-	for _, subject := range x.subjects(p, c, t) {
-		all = append(all, p.judge(c, subject))
-	}
-	return all
-}
-
 // fitting lists the targets for which a condition holds.
-func (x *explainer) fitting(p *predicate, c *condition, targets []target) []target {
+func (p *predicate) fitting(c *condition, targets []target) []target {
 	var fitting []target
 	for _, t := range targets {
-		holds := slices.ContainsFunc(x.judge(p, c, t), func(v judgement) bool {
-			return v.holds
-		})
-		if holds {
+		if p.judge(c, t).holds {
 			fitting = append(fitting, t)
 		}
 	}
 	return fitting
 }
 
-// subjects lists the hardware or the nodes that a condition is about, for a target.
-func (x *explainer) subjects(p *predicate, c *condition, t target) []target {
-	// The directory of a VFIO node has no attributes of the hardware.
-	isOfWhole := c.about == wholeHardware || p.VFIO && c.about == sysfsDir
-	switch {
-	case c.about == nodePaths:
-		return []target{t}
-	case !p.isOfKind(t):
-		return nil
-	case isOfWhole:
-		return []target{{hardware: t.hardware}}
-	// The target is the interface itself. Otherwise any interface of the hardware may match.
-	case c.about == netInterface && !t.isNet():
-		var all []target
-		for _, n := range t.hardware.Nets {
-			all = append(all, target{node: n})
-		}
-		return all
-	}
-	return x.parts(p, t)
-}
-
 // narrow counts the targets that fit the conditions of a match, one after the other, and returns the targets
 // that are left. For a condition that fits nothing, it finds the nearest value.
-func (x *explainer) narrow(p *predicate, targets []target) ([]Condition, []target) {
-	conditions := p.conditions
-	shown := make([]Condition, len(conditions))
+func (x *explainer) narrow(p *predicate) ([]Condition, []target) {
 	near := nearest{
-		explainer: x,
-		p:         p,
-		all:       targets,
-		rest:      targets,
+		p: p,
 		// A single target is as narrow as can be.
 		isNarrowed: x.subject != (target{}),
 	}
-	for i := range conditions {
-		c := &conditions[i]
-		fitting := x.fitting(p, c, near.rest)
+	p.targets(func(t target) {
+		if x.subject.includes(t) {
+			near.all = append(near.all, t)
+		}
+	})
+	near.rest = near.all
+	shown := make([]Condition, len(p.conditions))
+	for i := range p.conditions {
+		c := &p.conditions[i]
+		fitting := p.fitting(c, near.rest)
 		shown[i] = Condition{
 			Key:  c.key,
 			Want: quotedPatterns(c.want),
-			Fits: len(fitting),
+			Fits: len(p.namesOf(fitting)),
 		}
 		if len(fitting) > 0 {
 			near.rest = fitting
@@ -411,9 +350,9 @@ func (x *explainer) narrow(p *predicate, targets []target) ([]Condition, []targe
 		}
 	}
 	// The rest is complete only now: a later condition may have narrowed it.
-	for i := range conditions {
+	for i := range shown {
 		if shown[i].Fits == 0 {
-			shown[i].Nearest = near.to(&conditions[i])
+			shown[i].Nearest = near.to(&p.conditions[i])
 		}
 	}
 	return shown, near.rest

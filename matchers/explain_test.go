@@ -80,7 +80,7 @@ func TestExplainReasons(t *testing.T) {
 		{
 			"a name without a value",
 			named("x-${usb.manufacturer}", "match.usb = {}"),
-			`left out: USB device 1-1: name "example.com/x-${usb.manufacturer}": ${usb.manufacturer} has no value for USB device 1-1; and 1 more device`,
+			`left out: USB device 1-1: name "example.com/x-${usb.manufacturer}": ${usb.manufacturer} has no value for USB device 1-1; and 1 more`,
 		},
 		{
 			"VFIO without a node",

@@ -1,7 +1,6 @@
 package matchers
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,23 +9,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// maxChecks is the maximum number of devices of a node that have health checks. A resource may use half
-// of the checks that earlier resources leave, so that some are left for the next resources.
-// With the shortest interval, 5 s, 1,000 checks are 200 connections a second from every
-// node, possibly to one host.
-const maxChecks = 1000
-
-// addCheck adds the health check of an offer to the checks of its resource. If the limit is
-// reached, that is a problem of the offer. A device whose configuration requires a check is not
-// allocated without it.
-func (m *run) addCheck(checks map[string]device.Check, offer *device.Offer, check device.Check) {
-	if len(checks) >= m.checks/2 {
-		offer.Problem = fmt.Sprintf("health: not checked, because %d devices of the resource are: a resource may use half of the checks that earlier resources leave of %d",
-			len(checks), maxChecks)
-		return
-	}
-	checks[offer.ID] = check
-}
+// checkParts is what the health check of a device takes of the budget, so that a node has at most 1,000 of them.
+// With the shortest interval, 5 s, these are 200 connections a second from every node, possibly to one host.
+const checkParts = 20
 
 // healthCheck makes the health check of the device. It is zero if the resource has no health. A
 // check that the device cannot have is a problem.
@@ -146,7 +131,7 @@ func (b *builder) physicalFunction(h *device.Hardware) *device.Hardware {
 	if function == nil || function.PCI.PF == "" {
 		return nil
 	}
-	return b.byAddress[function.PCI.PF]
+	return b.function(function.PCI.PF)
 }
 
 // linkCheck returns the check that one of several interfaces has a carrier. of is their name in

@@ -1,7 +1,6 @@
 package matchers
 
 import (
-	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -28,55 +27,17 @@ func compareNode(n *device.Node, path string) int { return strings.Compare(n.Pat
 
 func compareLink(l device.Link, path string) int { return strings.Compare(l.Path, path) }
 
-// mayMatch yields the nodes that a glob may select, with repeats. Names with the same beginning are adjacent in
-// a snapshot, so that most nodes are not compared.
-func (m *run) mayMatch(v pattern.Values) iter.Seq[*device.Node] {
-	if v.Negative() {
-		return slices.Values(m.snap.Nodes)
-	}
-	return func(yield func(*device.Node) bool) {
-		for _, a := range v.Alternatives() {
-			prefix := a.Prefix()
-			i, _ := slices.BinarySearchFunc(m.snap.Nodes, prefix, compareNode)
-			for ; i < len(m.snap.Nodes) && strings.HasPrefix(m.snap.Nodes[i].Path, prefix); i++ {
-				if !yield(m.snap.Nodes[i]) {
-					return
-				}
-			}
-			i, _ = slices.BinarySearchFunc(m.snap.Links, prefix, compareLink)
-			for ; i < len(m.snap.Links) && strings.HasPrefix(m.snap.Links[i].Path, prefix); i++ {
-				n := m.snap.Links[i].Node
-				if !strings.HasPrefix(n.Path, prefix) && !yield(n) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // isDir reports whether a path is /dev or a directory below.
 func (m *run) isDir(path string) bool {
 	_, found := slices.BinarySearch(m.snap.Dirs, path)
 	return found
 }
 
-// hasName reports whether a glob selects a node by any of its names. A "!" pattern that matches one of them
-// excludes the node.
-func (m *run) hasName(n *device.Node, v pattern.Values) bool {
-	if v.Negative() {
-		return v.Match(m.pathsOf(target{node: n})...)
-	}
-	isMatch := func(link string) bool {
-		return v.Match(link)
-	}
-	return v.Match(n.Path) || slices.ContainsFunc(m.links[n], isMatch)
-}
-
 // glob lists the nodes that a glob selects.
 func (m *run) glob(v pattern.Values) []*device.Node {
 	var found []*device.Node
 	for _, n := range m.snap.Nodes {
-		if !m.isLate(v) && m.hasName(n, v) {
+		if !m.isLate(v) && v.Match(m.namesOf(n)...) {
 			found = append(found, n)
 		}
 	}
@@ -89,7 +50,7 @@ func (m *run) captures(v pattern.Values, n *device.Node) []string {
 	if m.isLate(v) {
 		return nil
 	}
-	for _, p := range m.pathsOf(target{node: n}) {
+	for _, p := range m.namesOf(n) {
 		if found := v.Captures(p); found != nil {
 			return found
 		}
@@ -97,11 +58,18 @@ func (m *run) captures(v pattern.Values, n *device.Node) []string {
 	return nil
 }
 
-// pathsOf lists the path of a node and the paths of the links to it. The node is usually found by its
-// path, so that the path comes first.
-func (m *run) pathsOf(t target) []string {
-	return append([]string{t.node.Path}, m.links[t.node]...)
+// namesOf lists the path of a node and the paths of the links to it. A glob selects a node by any of them. The
+// node is usually found by its path, so that the path comes first.
+func (m *run) namesOf(n *device.Node) []string {
+	names := m.names[n]
+	if names == nil {
+		return []string{n.Path}
+	}
+	return names
 }
+
+// pathsOf is namesOf for a condition.
+func (m *run) pathsOf(t target) []string { return m.namesOf(t.node) }
 
 // files lists the host paths that a glob selects, sorted. As in a shell, a wildcard does not
 // match a leading dot: programs write files under hidden names and rename them. place is the
@@ -130,26 +98,21 @@ func namesHidden(v pattern.Values, p string) bool {
 // hardware, or only of hardware as a whole. The nearest driver comes first.
 func (m *run) drivers(t target) []string {
 	var found []string
-	add := func(driver string) {
-		if driver != "" && !slices.Contains(found, driver) {
-			found = append(found, driver)
-		}
-	}
 	// An interface may have a driver, but no hardware that the snapshot knows.
 	if t.isNet() {
-		add(t.node.Net.Driver)
+		found = append(found, t.node.Net.Driver)
 	}
 	h := ownerOf(t)
 	for _, dir := range dirsOf(t) {
 		isFunction := h != nil && h.PCI != nil && dir == h.Path
 		// The snapshot has the drivers of functions. A driver that is read now may be another one.
 		if isFunction {
-			add(h.PCI.Driver)
+			found = append(found, h.PCI.Driver)
 		} else {
-			add(m.Host.Driver(dir))
+			found = append(found, m.Host.Driver(dir))
 		}
 	}
-	return found
+	return unique(found)
 }
 
 // ownerOf returns the hardware that owns the node of a target, or the hardware as a whole.
@@ -200,24 +163,27 @@ func hardwarePath(h *device.Hardware) string {
 	return h.Path
 }
 
-// linksByNode has the paths of the links to each node.
-func linksByNode(snap *device.Snapshot) map[*device.Node][]string {
-	found := make(map[*device.Node][]string, len(snap.Links))
-	for _, l := range snap.Links {
-		found[l.Node] = append(found[l.Node], l.Path)
+// namesByNode has the names of each node, see namesOf.
+func namesByNode(snap *device.Snapshot) map[*device.Node][]string {
+	names := make(map[*device.Node][]string, len(snap.Nodes))
+	for _, n := range snap.Nodes {
+		names[n] = []string{n.Path}
 	}
-	return found
+	for _, l := range snap.Links {
+		names[l.Node] = append(names[l.Node], l.Path)
+	}
+	return names
 }
 
-// functionsByAddress has the PCI functions by address.
-func functionsByAddress(snap *device.Snapshot) map[string]*device.Hardware {
-	found := map[string]*device.Hardware{}
-	for _, h := range snap.Hardware {
-		if h.PCI != nil {
-			found[h.Name] = h
-		}
+// function returns the PCI function with an address, or nil if the snapshot lacks it.
+func (m *run) function(address string) *device.Hardware {
+	i := slices.IndexFunc(m.snap.Hardware, func(h *device.Hardware) bool {
+		return h.PCI != nil && h.Name == address
+	})
+	if i < 0 {
+		return nil
 	}
-	return found
+	return m.snap.Hardware[i]
 }
 
 // functionsByGroup lists the functions of each IOMMU group by address, or its
@@ -236,12 +202,8 @@ func functionsByGroup(snap *device.Snapshot) map[string][]*device.Hardware {
 	return found
 }
 
-// nodeIDAs is the ID of a node, with its hardware in a form. The namespace of an NVMe node is its
-// whole ID, so that the key is not needed.
+// nodeIDAs is the ID of a node, with its hardware in a form.
 func (m *run) nodeIDAs(n *device.Node, form device.Form) string {
-	if n.Hardware == nil || n.Namespace != "" {
-		return device.NodeID(n, form)
-	}
 	return device.KeyedNodeID(n, form, m.key(n))
 }
 

@@ -15,33 +15,20 @@ import (
 // server and a registration with the kubelet.
 const maxNames = 64
 
-// byName groups the devices of a resource by name. Devices without a valid name are left out
-// and noted.
+// byName groups the devices of a resource by name. Devices without a valid name are left out.
 func (m *run) byName(r *config.Resource, devices []candidate) map[string][]*candidate {
 	byName := make(map[string][]*candidate)
 	if len(r.NameText) == 0 {
 		byName[r.Name] = make([]*candidate, 0, len(devices)) // also without devices
 	}
-	unnamed := make(map[string][]*candidate) // by the reason
 	for i := range devices {
 		c := &devices[i]
 		name, err := m.nameOf(r, c)
 		if err != nil {
-			m.drop(c, err.Error())
-			unnamed[err.Error()] = append(unnamed[err.Error()], c)
+			m.dropFault(r, c, err.Error())
 			continue
 		}
 		byName[name] = append(byName[name], c)
-	}
-	// One note for each reason is enough, even for hundreds of devices.
-	var texts []string
-	for why, list := range unnamed {
-		texts = append(texts, fmt.Sprintf("left out: %s: %s", andMore(list[0].describe(), len(list)), why))
-	}
-	// The map has no order, and notes must not change theirs.
-	slices.Sort(texts)
-	for _, text := range texts {
-		m.fault(r.Place, "", "%s", text)
 	}
 	m.limitNames(r, byName)
 	return byName
@@ -53,19 +40,11 @@ func (m *run) limitNames(r *config.Resource, byName map[string][]*candidate) {
 		return
 	}
 	names := slices.Sorted(maps.Keys(byName))
-	m.fault(
-		r.Place,
-		"names maps several values to one name",
-		"name %q makes %d names: at most %d are allowed; %q and the names after it are left out",
-		r.Name,
-		len(names),
-		maxNames,
-		names[maxNames],
-	)
+	why := fmt.Sprintf("name %q makes %d names: at most %d are allowed, and names maps several values to one name", r.Name, len(names), maxNames)
 	// The first names in alphabetical order stay, whatever the order of the devices.
 	for _, name := range names[maxNames:] {
 		for _, c := range byName[name] {
-			m.drop(c, fmt.Sprintf("name %q makes more than %d names", r.Name, maxNames))
+			m.dropFault(r, c, why)
 		}
 		delete(byName, name)
 	}
@@ -158,14 +137,9 @@ func Makes(r *config.Resource, name string) bool {
 	if len(last) < device.MaxName {
 		return false
 	}
-	// A long name may have been cut anywhere.
-	last = device.CutPart(last)
-	for end := len(shape) - 1; end > 0; end-- {
-		if matchesShape(shape[:end], last) {
-			return true
-		}
-	}
-	return false
+	// A long name may have been cut anywhere after the first variable.
+	beginning, _, _ := strings.Cut(shape, "*")
+	return strings.HasPrefix(last, beginning)
 }
 
 // shapeOf returns a pattern of the names that a text makes.

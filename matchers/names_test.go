@@ -74,7 +74,7 @@ func TestTooManyNames(t *testing.T) {
 	if n := len(result.Resources); n != 64 || result.Resources[63].Name != "example.com/t-63" {
 		t.Errorf("%d names", n)
 	}
-	want := []string{`error: test.toml: resource 1 ("t-${1}"): name "example.com/t-${1}" makes 66 names: at most 64 are allowed; "example.com/t-64" and the names after it are left out (names maps several values to one name)`}
+	want := []string{`error: test.toml: resource 1 ("t-${1}"): left out: /dev/tty64 and 1 more: name "example.com/t-${1}" makes 66 names: at most 64 are allowed, and names maps several values to one name ()`}
 	if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}

@@ -11,7 +11,6 @@ import (
 
 // nearest explains the conditions of a match that fit nothing.
 type nearest struct {
-	*explainer
 	p *predicate
 	// all are the targets of the match.
 	all []target
@@ -25,7 +24,7 @@ type nearest struct {
 // the targets that fit the others. It is empty if no value is near enough to be of help.
 func (n *nearest) to(c *condition) string {
 	// The targets that the conditions left are few. Of all targets, no files are read.
-	if c.about == sysfsDir {
+	if c.isRead {
 		// Without other conditions, nearly all hardware is a target, and a near value is a
 		// coincidence.
 		if !n.isNarrowed {
@@ -33,11 +32,10 @@ func (n *nearest) to(c *condition) string {
 		}
 		return n.value(c)
 	}
-	for _, t := range n.fitting(n.p, c, n.all) {
+	for _, name := range n.p.namesOf(n.p.fitting(c, n.all)) {
 		// Most matches leave the bus nodes of USB devices out on purpose.
-		isOnBus := t.node != nil && strings.HasPrefix(t.node.Path, "/dev/bus/")
-		if !isOnBus {
-			return fmt.Sprintf("it fits %s, which another condition leaves out", t)
+		if !strings.HasPrefix(name, "/dev/bus/") {
+			return fmt.Sprintf("it fits %s, which another condition leaves out", name)
 		}
 	}
 	return n.value(c)
@@ -51,23 +49,23 @@ func (n *nearest) value(c *condition) string {
 	found := ""
 	unread := ""
 	for _, t := range n.rest {
-		for _, v := range n.judge(n.p, c, t) {
-			if v.unread && unread == "" {
-				unread = "the value for " + t.String() + " can't be read yet"
+		name := n.p.nameOf(t)
+		v := n.p.judge(c, t)
+		if v.unread && unread == "" {
+			unread = "the value for " + name + " can't be read yet"
+		}
+		for _, have := range v.values {
+			edits, isFar, but := distance(c, have)
+			isOther := isFar && !n.isNarrowed
+			// The first of several equally near values is kept: the targets are in a fixed
+			// order.
+			if have == "" || isOther || edits >= best {
+				continue
 			}
-			for _, have := range v.values {
-				edits, isFar, but := distance(c, have)
-				isOther := isFar && !n.isNarrowed
-				// The first of several equally near values is kept: the targets are in a fixed
-				// order.
-				if have == "" || isOther || edits >= best {
-					continue
-				}
-				best = edits
-				found = t.String() + " has " + have + but
-				if t.String() == have {
-					found = "nearest " + have + but // the path of the target itself
-				}
+			best = edits
+			found = name + " has " + have + but
+			if name == have {
+				found = "nearest " + have + but // the path of the target itself
 			}
 		}
 	}

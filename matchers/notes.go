@@ -1,9 +1,7 @@
 package matchers
 
 import (
-	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -12,16 +10,22 @@ import (
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
-// note adds a note about a place of the configuration. hint says how to change the configuration,
+// noteAt returns a note about a place of the configuration. hint says how to change the configuration,
 // and may be empty.
-func (m *run) note(place, hint, format string, args ...any) {
-	m.result.Notes = append(m.result.Notes, Note{
+func noteAt(place, hint, text string) Note {
+	return Note{
 		Problem: config.Problem{
 			Place: place,
 			Hint:  hint,
-			Text:  fmt.Sprintf(format, args...),
+			Text:  text,
 		},
-	})
+	}
+}
+
+// note adds a note.
+func (m *run) note(place, hint, format string, args ...any) {
+	note := noteAt(place, hint, fmt.Sprintf(format, args...))
+	m.result.Notes = append(m.result.Notes, note)
 }
 
 // fault adds a note about a mistake. The commands check and devices report it as a problem.
@@ -139,75 +143,43 @@ func (m *run) directoryNote(place, key string, glob pattern.Values) {
 	}
 }
 
-// offersOf yields the offers of the names of a resource.
-func offersOf(names []Offered) iter.Seq[*device.Offer] {
-	return func(yield func(*device.Offer) bool) {
-		for _, out := range names {
-			for i := range out.Offers {
-				if !yield(&out.Offers[i]) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// nodesOf yields the nodes of the devices themselves, with their offers.
-func nodesOf(names []Offered) iter.Seq2[*device.Offer, device.OfferedNode] {
-	return func(yield func(*device.Offer, device.OfferedNode) bool) {
-		for o := range offersOf(names) {
-			for _, n := range o.Nodes {
-				if !n.Companion && !yield(o, n) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // notes adds the notes about the devices and offers of a resource. offered are the names of the
 // resource, of which there may be none.
 func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) {
-	m.problemNote(r, offered)
-	m.sameGroupNotes(r, devices)
+	var offers []*device.Offer
+	for _, out := range offered {
+		for i := range out.Offers {
+			offers = append(offers, &out.Offers[i])
+		}
+	}
+	m.problemNote(r, offers)
 	m.annotationNote(r)
 	m.versionNote(r)
-	m.renamedNodeNote(r, offered)
+	m.renamedNodeNote(r, offers)
 	// The notes after this one are about what only CDI can do.
 	if r.Container.CDI {
-		m.returnedNetNote(r)
 		return
 	}
 	m.unmovedNetNote(r, devices)
-	m.namedNodesNotes(r, offered)
-	m.membersNote(r, offered)
+	m.namedNodesNotes(r, offers)
+	m.membersNote(r, offers)
 }
 
 // problemNote reports offers that have a problem. The first problem stands for all, since they
 // often have one cause.
-func (m *run) problemNote(r *config.Resource, offered []Offered) {
-	var first *device.Offer
-	count := 0
-	for o := range offersOf(offered) {
-		if o.Problem != "" {
-			first = cmp.Or(first, o)
-			count++
-		}
-	}
-	if first == nil {
+func (m *run) problemNote(r *config.Resource, offers []*device.Offer) {
+	failed := slices.DeleteFunc(slices.Clone(offers), func(o *device.Offer) bool {
+		return o.Problem == ""
+	})
+	if len(failed) == 0 {
 		return
 	}
 	hint := ""
-	if count > 1 {
+	if len(failed) > 1 {
 		hint = "generic-dp devices lists them all"
 	}
-	m.note(
-		r.Place,
-		hint,
-		"%s can't be allocated: %s",
-		andMore(fmt.Sprintf("device %q", first.ID), count),
-		first.Problem,
-	)
+	first := fmt.Sprintf("device %q", failed[0].ID)
+	m.note(r.Place, hint, "%s can't be allocated: %s", andMore(first, len(failed)), failed[0].Problem)
 }
 
 // annotationNote lists the annotations that DRA leaves out.
@@ -238,34 +210,23 @@ func (m *run) versionNote(r *config.Resource) {
 	}
 }
 
-// returnedNetNote reports a match by the name of an interface that has another name in the container. When
-// the pod ends, the kernel returns the interface with that name, or as devN if the host has it already
-// (default_device_exit_net in net/core/dev.c). The name of the match then finds nothing.
-func (m *run) returnedNetNote(r *config.Resource) {
-	if len(r.Container.NetName) == 0 {
-		return
-	}
-	for i := range r.Match {
-		match := &r.Match[i]
-		name := match.Hardware["net"]["name"]
-		literal, _ := name.Literal()
-		isSame := literal != "" && literal == r.Container.NetName.String()
-		if name.Empty() || isSame {
-			continue
+// ownNodes lists the nodes of the devices themselves.
+func ownNodes(offers []*device.Offer) []device.OfferedNode {
+	var nodes []device.OfferedNode
+	for _, o := range offers {
+		for _, n := range o.Nodes {
+			if !n.Companion {
+				nodes = append(nodes, n)
+			}
 		}
-		m.note(
-			match.Place,
-			"driver, usb, pci or attr.dev_port selects the interface whatever its name is",
-			"net.name with container.net_name: when the pod ends, the interface returns under its name in the container, or as devN, and net.name may not find it any more",
-		)
-		return
 	}
+	return nodes
 }
 
 // renamedNodeNote reports a node that programs find by the kernel's name, at another path in the
 // container.
-func (m *run) renamedNodeNote(r *config.Resource, offered []Offered) {
-	for _, n := range nodesOf(offered) {
+func (m *run) renamedNodeNote(r *config.Resource, offers []*device.Offer) {
+	for _, n := range ownNodes(offers) {
 		at := n.Path.String()
 		kind := interfaceDirOf(n.HostPath)
 		if kind == "" || at == n.HostPath {
@@ -306,16 +267,19 @@ func (m *run) unmovedNetNote(r *config.Resource, devices []candidate) {
 
 // namedNodesNotes reports nodes that programs find by their names, which may change while a
 // container has them.
-func (m *run) namedNodesNotes(r *config.Resource, offered []Offered) {
+func (m *run) namedNodesNotes(r *config.Resource, offers []*device.Offer) {
+	// With AlsoCDI, the runtime injects the node under its current name.
+	offers = slices.DeleteFunc(slices.Clone(offers), func(o *device.Offer) bool {
+		return o.AlsoCDI
+	})
 	hint := "container.cdi = true"
 	if r.Container.AutoCDI {
 		hint = "container.cdi is \"auto\", which requires a writable directory as --cdi-dir"
 	}
 	for _, kind := range interfaceDirs {
 		var nodes []string
-		for o, n := range nodesOf(offered) {
-			// With AlsoCDI, the runtime injects the node under its current name.
-			if !o.AlsoCDI && interfaceOf(n) == kind.nodes {
+		for _, n := range ownNodes(offers) {
+			if interfaceOf(n) == kind.nodes {
 				nodes = append(nodes, n.HostPath)
 			}
 		}
@@ -333,36 +297,23 @@ func (m *run) namedNodesNotes(r *config.Resource, offered []Offered) {
 }
 
 // membersNote reports that a container does not follow the changes of a pool or a group.
-func (m *run) membersNote(r *config.Resource, offered []Offered) {
-	combinedBy := combiningKey(r)
-	if combinedBy == "" {
-		return
+func (m *run) membersNote(r *config.Resource, offers []*device.Offer) {
+	combinedBy := r.GroupBy
+	if r.Each == config.EachAll {
+		combinedBy = "all"
 	}
-	for _, n := range nodesOf(offered) {
-		// Only a link can follow a node.
-		if !n.Follow {
-			continue
-		}
+	// Only a link can follow a node.
+	follows := slices.ContainsFunc(ownNodes(offers), func(n device.OfferedNode) bool {
+		return n.Follow
+	})
+	if combinedBy != "" && follows {
 		m.note(
 			r.Place,
 			"container.cdi = true",
-			"%s without container.cdi: a container keeps the nodes that existed when its pod started, even after a restart",
+			"each = %q without container.cdi: a container keeps the nodes that existed when its pod started, even after a restart",
 			combinedBy,
 		)
-		return
 	}
-}
-
-// combiningKey returns the key by which a resource combines hardware into one device, whose
-// members appear and disappear, or "".
-func combiningKey(r *config.Resource) string {
-	if r.GroupBy != "" {
-		return fmt.Sprintf("each = %q", r.GroupBy)
-	}
-	if r.Each == config.EachAll {
-		return `each = "all"`
-	}
-	return ""
 }
 
 // interfaceDirs are directories of nodes that programs find by their host names.
@@ -399,41 +350,3 @@ func interfaceDirOf(host string) string {
 	}
 	return ""
 }
-
-// sameGroupNotes reports, by IOMMU group, the devices of a resource that share the VFIO nodes of the
-// group.
-func (m *run) sameGroupNotes(r *config.Resource, devices []candidate) {
-	// Shared devices may be used at once, and exclusive ones exclude each other. A pool or a group
-	// contains the whole IOMMU group.
-	mayShareGroup := r.Shared || r.Exclusive
-	if mayShareGroup || combiningKey(r) != "" {
-		return
-	}
-	byGroup := make(map[string][]*candidate)
-	var groups []string // with several devices
-	for i := range devices {
-		c := &devices[i]
-		number := c.iommuGroup()
-		if number == "" || !slices.ContainsFunc(c.picks, pick.isVFIO) {
-			continue
-		}
-		byGroup[number] = append(byGroup[number], c)
-		// The second device is what makes the group a problem. Problems have the order of the devices.
-		if len(byGroup[number]) == 2 {
-			groups = append(groups, number)
-		}
-	}
-	for _, number := range groups {
-		list := byGroup[number]
-		m.note(
-			r.Place,
-			"vfio = true makes one device of them",
-			"%s and %s can't be used by two containers at once, because the first one has the whole group",
-			list[0].describe(),
-			andMore(list[1].describe(), len(list)-1),
-		)
-	}
-}
-
-// isVFIO reports whether the pick is the node of an IOMMU group or of a function in it.
-func (p pick) isVFIO() bool { return isVFIONode(p.node) }

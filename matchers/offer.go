@@ -31,10 +31,9 @@ type builder struct {
 	problems []string
 	// omitted is the number of problems beyond maxProblems.
 	omitted int
-	// conflict is the first problem of two nodes or mounts at one path in the container, and
-	// moreConflicts is the number of further ones, which have the same cause.
-	conflict      string
-	moreConflicts int
+	// hasConflict is set if two nodes or mounts are at one path in the container. Only the first conflict is a
+	// problem: twenty nodes at one path would make a text that nobody reads.
+	hasConflict bool
 	// reserved has the node or mount at each path in the container.
 	reserved map[string]part
 	// paths has the paths in the container of the device's own nodes and mounts, by their path
@@ -133,10 +132,6 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	}
 	b.offer.Features = b.features()
 	b.check = b.healthCheck()
-	if b.moreConflicts > 0 {
-		i := slices.Index(b.problems, b.conflict)
-		b.problems[i] += fmt.Sprintf(" (and %d more such conflicts)", b.moreConflicts)
-	}
 	// No step after this one may add a problem.
 	b.offer.Problem = strings.Join(b.problems, "; ")
 	if b.omitted > 0 {
@@ -173,28 +168,36 @@ func (b *builder) identify() string {
 	if needsName && b.name == "" {
 		return ""
 	}
+	switch {
+	case c.pool:
+		return device.PoolID(b.name)
+	case c.virtual != nil:
+		return device.VirtualID(b.name, c.virtual.Name)
+	}
+	return b.sharedID(b.ownID())
+}
+
+// ownID returns the ID of a device that does not depend on the resource.
+func (b *builder) ownID() string {
+	c := b.c
 	form := b.forms.Of(c.hardware)
 	// The configuration asks for the port even if the serial number is usable.
 	if b.r.Identity == config.IdentityPort {
 		form = device.PortForm
 	}
 	switch {
-	case c.pool:
-		return device.PoolID(b.name)
-	case c.virtual != nil:
-		return device.VirtualID(b.name, c.virtual.Name)
 	case c.value != "":
-		return b.sharedID(device.GroupID(b.r.GroupBy, c.value))
+		return device.GroupID(b.r.GroupBy, c.value)
 	case c.cdi != nil && b.r.Identity == config.IdentityName:
-		return b.sharedID(device.CDIDeviceName(c.cdi.Name))
+		return device.CDIDeviceName(c.cdi.Name)
 	case c.cdi != nil:
-		return b.sharedID(device.CDIDeviceID(c.cdi.Name))
+		return device.CDIDeviceID(c.cdi.Name)
 	case c.single && c.picks[0].match.Mount:
-		return b.sharedID(device.PathID(c.picks[0].node.Path))
+		return device.PathID(c.picks[0].node.Path)
 	case c.single:
-		return b.sharedID(b.nodeIDAs(c.picks[0].node, form))
+		return b.nodeIDAs(c.picks[0].node, form)
 	}
-	return b.sharedID(device.HardwareID(c.hardware, form))
+	return device.HardwareID(c.hardware, form)
 }
 
 // sharedID returns the ID of a device whose ID without shared is id.
@@ -234,23 +237,22 @@ func (b *builder) numa() []int {
 	if !b.r.NUMA.Auto {
 		return slices.Clone(b.r.NUMA.Nodes)
 	}
-	var nodes []int
-	add := func(node int) {
-		// The kernel reports -1 if it does not know the node.
-		if node >= 0 && !slices.Contains(nodes, node) {
-			nodes = append(nodes, node)
-		}
-	}
+	var all []int
 	for _, h := range b.c.members() {
-		add(h.NUMA)
+		all = append(all, h.NUMA)
 	}
 	// Nodes without hardware may have a NUMA node of their own, such as memory devices.
 	for _, p := range b.c.picks {
-		for _, node := range p.node.NUMA {
-			add(node)
+		all = append(all, p.node.NUMA...)
+	}
+	slices.Sort(all)
+	var nodes []int
+	for _, node := range slices.Compact(all) {
+		// The kernel reports -1 if it does not know the node.
+		if node >= 0 {
+			nodes = append(nodes, node)
 		}
 	}
-	slices.Sort(nodes)
 	return nodes
 }
 
@@ -344,32 +346,17 @@ func (b *builder) reserve(at device.Text, p part) bool {
 		return true
 	}
 	// The same node or path twice is harmless: a companion may be one of the device's own nodes.
-	if other.source != p.source {
-		b.addConflict(other, p, place)
+	if other.source != p.source && !b.hasConflict {
+		b.hasConflict = true
+		b.problem(
+			"%s and %s would both be at %s in the container%s",
+			other.source,
+			p.source,
+			place,
+			b.distinguishingSelector(other.node, p.node),
+		)
 	}
 	return false
-}
-
-// addConflict adds the problem of two nodes or mounts at one path. Only the first one is described:
-// twenty nodes at one path would make a text that nobody reads.
-func (b *builder) addConflict(first, second part, place string) {
-	if b.conflict != "" {
-		b.moreConflicts++
-		return
-	}
-	text := fmt.Sprintf(
-		"%s and %s would both be at %s in the container%s",
-		first.source,
-		second.source,
-		place,
-		b.distinguishingSelector(first.node, second.node),
-	)
-	before := len(b.problems)
-	b.problem("%s", text)
-	// Beyond maxProblems, the conflict is one of those that are only counted.
-	if len(b.problems) > before {
-		b.conflict = text
-	}
 }
 
 // distinguishingSelector suggests a selector for one of two nodes, which are nil for mounts and companions.
@@ -386,7 +373,7 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 	stem := strings.TrimRight(a.Path, "0123456789")
 	isVideo := a.Subsystem == "video4linux" && b.Subsystem == a.Subsystem
 	hasInterfaces := a.Interface >= 0 && b.Interface >= 0
-	links := m.links[a]
+	names := m.namesOf(a)
 	switch {
 	case isVideo && a.Index >= 0 && a.Index != b.Index:
 		selector = fmt.Sprintf(`attr.index = "%d"`, a.Index)
@@ -394,8 +381,8 @@ func (m *run) distinguishingSelector(a, b *device.Node) string {
 		selector = fmt.Sprintf(`usb.interface = "%d"`, a.Interface)
 	case stem != strings.TrimRight(b.Path, "0123456789"):
 		selector = fmt.Sprintf(`glob = %q`, stem+"*")
-	case len(links) > 0:
-		selector = fmt.Sprintf(`glob = %q`, links[0])
+	case len(names) > 1:
+		selector = fmt.Sprintf(`glob = %q`, names[1])
 	default:
 		return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 	}

@@ -193,7 +193,7 @@ func TestDuplicates(t *testing.T) {
 	if diff := cmp.Diff([]string{"usb:10c4:ea60:A1B2C3 /dev/ttyUSB0"}, sayAll(result.Resources[0].Offers)); diff != "" {
 		t.Errorf("undecided (-want +got):\n%s", diff)
 	}
-	if want := []string{`error: test.toml: resource 1 ("x"): USB device 1-3 is left out: another device has its ID "usb:10c4:ea60:A1B2C3" ()`}; !slices.Equal(want, sayNotes(result.Notes)) {
+	if want := []string{`error: test.toml: resource 1 ("x"): left out: USB device 1-3: another device has its ID "usb:10c4:ea60:A1B2C3" ()`}; !slices.Equal(want, sayNotes(result.Notes)) {
 		t.Errorf("notes = %q, want %q", sayNotes(result.Notes), want)
 	}
 }
@@ -342,7 +342,7 @@ func TestManyNodesAtOnePath(t *testing.T) {
 		t.Fatalf("%d offers", len(got))
 	}
 	why := got[0].Problem
-	if !strings.Contains(why, "would both be at") || !strings.Contains(why, "(and 18 more such conflicts)") || strings.Contains(why, ";") {
+	if !strings.Contains(why, "would both be at") || strings.Contains(why, ";") {
 		t.Errorf("problem %q", why)
 	}
 }

@@ -12,43 +12,53 @@ import (
 func (b *builder) places() []string {
 	c := b.c
 	var places []string
-	add := func(all ...string) {
-		for _, place := range all {
-			if !slices.Contains(places, place) {
-				places = append(places, place)
-			}
-		}
+	whole := c.members()
+	if c.single {
+		whole = nil
 	}
 	if c.vfio && c.hardware != nil {
-		add(b.hardwarePlaces(c.hardware)...) // it may be none of the selected functions
+		places = b.hardwarePlaces(c.hardware) // it may be none of the selected functions
 	}
-	if !c.single {
-		for _, h := range c.members() {
-			add(b.hardwarePlaces(h)...)
-		}
+	for _, h := range whole {
+		places = append(places, b.hardwarePlaces(h)...)
 	}
 	for _, p := range c.picks {
-		isCovered := !c.single && slices.Contains(c.members(), p.node.Hardware)
-		if !isCovered {
-			add(b.nodePlaces(p.node)...)
+		if !slices.Contains(whole, p.node.Hardware) {
+			places = append(places, b.nodePlaces(p.node)...)
 		}
 	}
-	if c.cdi != nil {
-		add(b.cdiPlaces()...)
-	}
-	for i := range c.parts {
-		if c.parts[i].cdi != nil {
-			inner := *b
-			inner.c = &c.parts[i]
-			add(inner.places()...)
-		}
+	for _, d := range c.cdiDevices() {
+		places = append(places, b.cdiPlaces(d)...)
 	}
 	// A device without hardware, such as a licence, is only itself. Without any place it would be
 	// unknown what a container uses that holds it.
 	if len(places) == 0 {
-		add(device.OwnPlace(b.id))
+		places = []string{device.OwnPlace(b.id)}
 	}
-	return places
+	return unique(places)
+}
+
+// cdiDevices lists the CDI devices of the host that the device is or combines.
+func (c *candidate) cdiDevices() []*device.CDIDevice {
+	if c.cdi != nil {
+		return []*device.CDIDevice{c.cdi}
+	}
+	var all []*device.CDIDevice
+	for i := range c.parts {
+		all = append(all, c.parts[i].cdiDevices()...)
+	}
+	return all
+}
+
+// unique returns the values that are not empty, each once, in their order.
+func unique(values []string) []string {
+	var all []string
+	for _, v := range values {
+		if v != "" && !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // names are the names of the USB hardware of the device, see device.USBNames.
@@ -94,7 +104,7 @@ func (b *builder) wholePlaces(h *device.Hardware) []string {
 // for parts of a function that are beside the function there.
 func (m *run) hardwarePlace(h *device.Hardware) string {
 	if h.PCI != nil && h.PCI.PF != "" {
-		pf := m.byAddress[h.PCI.PF]
+		pf := m.function(h.PCI.PF)
 		if pf != nil && pf != h {
 			return m.hardwarePlace(pf) + "/" + h.Name
 		}
@@ -141,12 +151,12 @@ func (b *builder) nodePlaces(n *device.Node) []string {
 
 // cdiPlaces are the places of a CDI device of the host: its name, and its own nodes if it is exclusive.
 // Parts of a device may have a node in common, such as the partitions of a GPU.
-func (b *builder) cdiPlaces() []string {
-	places := []string{"cdi " + b.c.cdi.Name}
+func (b *builder) cdiPlaces(d *device.CDIDevice) []string {
+	places := []string{"cdi " + d.Name}
 	if !b.r.Exclusive {
 		return places
 	}
-	for _, own := range b.c.cdi.Nodes {
+	for _, own := range d.Nodes {
 		if own.Common {
 			continue
 		}

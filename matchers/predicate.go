@@ -24,6 +24,14 @@ type target struct {
 // isNet reports whether the target is a network interface, which has no path below /dev.
 func (t target) isNet() bool { return t.node != nil && t.node.Net != nil }
 
+// path is the path of the node. It is empty for hardware as a whole.
+func (t target) path() string {
+	if t.node == nil {
+		return ""
+	}
+	return t.node.Path
+}
+
 // predicate decides which targets a match selects. All its conditions must hold.
 type predicate struct {
 	*config.Match
@@ -41,27 +49,16 @@ type predicate struct {
 
 // condition is a condition of a match.
 type condition struct {
-	about subject
-	key   string // "usb.id"
+	key string // "usb.id"
 	// want is empty for a condition that has no patterns: an empty table, and vfio.
 	want pattern.Values
-	// have returns the values of a target. unread is set if some of them are not known yet, which happens
-	// with attributes in sysfs. A condition without patterns holds if there are no values: they are what
-	// contradicts it.
+	// have returns the values of a target of the right kind. unread is set if some of them are not known yet,
+	// which happens with attributes in sysfs. A condition without patterns holds if there are no values: they
+	// are what contradicts it.
 	have func(target) (values []string, unread bool)
+	// isRead is set if values are read from sysfs.
+	isRead bool
 }
-
-// subject is the kind of thing that a condition is about.
-type subject byte
-
-// The subjects. Conditions on nodes and directories are about the hardware if it has no nodes.
-const (
-	wholeHardware subject = iota
-	netInterface
-	anyNode
-	sysfsDir
-	nodePaths
-)
 
 // predicates returns the predicates of the matches of a resource, and of its excludes.
 func (m *run) predicates(r *config.Resource) (matches, excludes []*predicate) {
@@ -90,7 +87,7 @@ func (m *run) predicate(match *config.Match) *predicate {
 		net:          match.Has("net"),
 		mdev:         match.Has("mdev"),
 	}
-	p.add(nodePaths, "glob", match.Glob, m.pathsOf)
+	p.add("glob", match.Glob, m.pathsOf)
 	for _, name := range []string{"usb", "pci", "mdev", "net"} {
 		// A table with keys has their conditions. isOfKind compares the kind of the hardware.
 		if table := match.Hardware[name]; table != nil && len(table) == 0 {
@@ -98,87 +95,124 @@ func (m *run) predicate(match *config.Match) *predicate {
 		}
 	}
 	for _, a := range device.Attributes() {
-		p.addAttribute(&a, match.Hardware[a.Table][a.Key])
+		p.add(a.Name(), match.Hardware[a.Table][a.Key], func(t target) []string {
+			return p.valuesOf(&a, t)
+		})
 	}
-	p.add(anyNode, "subsystem", match.Subsystem, subsystemOf)
-	p.add(sysfsDir, "driver", match.Driver, m.drivers)
+	p.add("subsystem", match.Subsystem, p.subsystems)
+	p.addRead("driver", match.Driver, func(t target) ([]string, bool) {
+		return m.drivers(t), false
+	})
 	// Explanations list the conditions in this order: it has to be the same in every run.
 	for _, name := range slices.Sorted(maps.Keys(match.Attr)) {
-		p.conditions = append(p.conditions, condition{
-			about: sysfsDir,
-			key:   "attr." + name,
-			want:  match.Attr[name],
-			have: func(t target) ([]string, bool) {
-				// The name is quoted in messages, since it is a quoted key in TOML.
-				values, unread := m.attr(match.Place, fmt.Sprintf("attr.%q", name), dirsOf(t), name)
-				m.hexadecimalNote(match.Place, "attr."+name, match.Attr[name], values)
-				return values, unread
-			},
+		p.addRead("attr."+name, match.Attr[name], func(t target) ([]string, bool) {
+			// The name is quoted in messages, since it is a quoted key in TOML.
+			values, unread := m.attr(match.Place, fmt.Sprintf("attr.%q", name), dirsOf(t), name)
+			m.hexadecimalNote(match.Place, "attr."+name, match.Attr[name], values)
+			return values, unread
 		})
 	}
 	if match.VFIO {
-		p.conditions = append(p.conditions, condition{key: "vfio", have: contradictsVFIO})
+		p.conditions = append(p.conditions, condition{key: "vfio", have: m.contradictsVFIO})
 	}
 	return p
 }
 
 // add adds a condition, unless it has no patterns.
-func (p *predicate) add(about subject, key string, want pattern.Values, values func(target) []string) {
+func (p *predicate) add(key string, want pattern.Values, values func(target) []string) {
 	if want.Empty() {
 		return
 	}
 	p.conditions = append(p.conditions, condition{
-		about: about,
-		key:   key,
-		want:  want,
+		key:  key,
+		want: want,
 		have: func(t target) ([]string, bool) {
 			return values(t), false
 		},
 	})
 }
 
-// addAttribute adds the condition on an attribute of hardware, of its USB interfaces or of a network
-// interface.
-func (p *predicate) addAttribute(a *device.Attribute, want pattern.Values) {
-	values := func(t target) []string {
-		return a.Of(t.hardware, t.node)
+// addRead adds a condition on values that are read from sysfs.
+func (p *predicate) addRead(key string, want pattern.Values, have func(target) ([]string, bool)) {
+	if want.Empty() {
+		return
 	}
-	// The hardware is a USB device or a mediated device, and its controller or parent is tested.
-	isAbove := a.Table == "pci" && (p.usb || p.mdev)
-	if isAbove {
-		values = func(t target) []string {
-			return a.Of(t.hardware.Function(), nil)
-		}
-	}
-	number := p.Hardware["usb"]["interface"]
-	switch {
-	// Its value may be the name of an interface of other hardware.
-	case a.Name() == "pci.pf":
-		values = p.run.namesOfPF
-	// Both keys are about the same interface then.
-	case a.Name() == "usb.interface_class" && !number.Empty():
-		values = func(t target) []string {
-			return classesOfInterfaces(number, a, t)
-		}
-	}
-	// The attribute of a USB interface is about the nodes of the interface, not about the whole device.
-	about := map[device.Subject]subject{
-		device.OfHardware:  wholeHardware,
-		device.OfInterface: anyNode,
-		device.OfNet:       netInterface,
-	}
-	p.add(about[a.About], a.Name(), want, values)
+	p.conditions = append(p.conditions, condition{
+		key:  key,
+		want: want,
+		have: func(t target) ([]string, bool) {
+			if p.VFIO {
+				t.node = nil // the directory of a VFIO node has no attributes of the hardware
+			}
+			return have(t)
+		},
+		isRead: true,
+	})
 }
 
 // nothing contradicts the condition of an empty table.
 func nothing(target) ([]string, bool) { return nil, false }
 
-// subsystemOf returns the subsystem of a node. Hardware has none.
-func subsystemOf(t target) []string {
-	if t.node == nil {
-		return nil
+// subsystems lists the subsystem of a node. Hardware has none, but a function has the subsystems of the VFIO
+// nodes that it may get.
+func (p *predicate) subsystems(t target) []string {
+	if t.node != nil {
+		return []string{t.node.Subsystem}
 	}
-	return []string{t.node.Subsystem}
+	if p.VFIO {
+		return []string{"vfio", "vfio-dev"}
+	}
+	return nil
+}
+
+// valuesOf lists the values of an attribute of a target. The two keys about USB interfaces must hold for one
+// interface, and so must the two keys about network interfaces.
+func (p *predicate) valuesOf(a *device.Attribute, t target) []string {
+	number := p.Hardware["usb"]["interface"]
+	switch {
+	// Its value may be the name of an interface of other hardware.
+	case a.Name() == "pci.pf":
+		return p.run.namesOfPF(t)
+	// The hardware is a USB device or a mediated device, and its controller or parent is tested.
+	case a.Table == "pci" && (p.usb || p.mdev):
+		return a.Of(t.hardware.Function(), nil)
+	case a.Name() == "usb.interface_class" && !number.Empty():
+		return classesOfInterfaces(number, a, t)
+	case a.About == device.OfNet:
+		return p.valuesOfNets(a, t)
+	}
+	return a.Of(t.hardware, t.node)
+}
+
+// valuesOfNets lists the values of the network interfaces that fit all keys. If there are none, the types are of
+// the interfaces with a wanted name, so that the key that does not hold is the reason to report.
+func (p *predicate) valuesOfNets(a *device.Attribute, t target) []string {
+	nets := []*device.Node{t.node}
+	if !t.isNet() {
+		nets = t.hardware.Nets
+	}
+	fitsName := func(n *device.Node) bool {
+		return a.Key == "type" && p.Hardware["net"]["name"].Match(n.Path)
+	}
+	for _, fits := range []func(*device.Node) bool{p.matchesNet, fitsName} {
+		if slices.ContainsFunc(nets, fits) {
+			nets = slices.DeleteFunc(slices.Clone(nets), func(n *device.Node) bool {
+				return !fits(n)
+			})
+			break
+		}
+	}
+	var values []string
+	for _, n := range nets {
+		values = append(values, a.Of(nil, n)...)
+	}
+	return values
+}
+
+// matchesNet compares a network interface with net.
+func (p *predicate) matchesNet(n *device.Node) bool {
+	keys := p.Hardware["net"]
+	return keys["name"].Match(n.Path) && keys["type"].Match(n.Net.Type)
 }
 
 // classesOfInterfaces returns the classes of the USB interfaces with a number. If no interface has the
@@ -206,7 +240,7 @@ func (m *run) namesOfPF(t target) []string {
 	}
 	names := []string{function.PCI.PF}
 	// The snapshot may lack the physical function. Its address is known nevertheless.
-	if pf := m.byAddress[function.PCI.PF]; pf != nil {
+	if pf := m.function(function.PCI.PF); pf != nil {
 		for _, n := range pf.Nets {
 			names = append(names, n.Path)
 		}
@@ -214,15 +248,19 @@ func (m *run) namesOfPF(t target) []string {
 	return names
 }
 
-// contradictsVFIO says why hardware has no VFIO node.
-func contradictsVFIO(t target) ([]string, bool) {
+// contradictsVFIO says why hardware has no VFIO node, or that a node is none.
+func (m *run) contradictsVFIO(t target) ([]string, bool) {
 	h := t.hardware
-	if h.PCI != nil && !h.PCI.VFIO {
+	switch {
+	case t.node != nil && !isVFIONode(t.node):
+		return []string{"another node"}, false
+	case h.PCI != nil && !h.PCI.VFIO:
 		// The driver is what an administrator has to change.
 		return []string{"driver " + h.PCI.Driver}, false
-	}
-	if h.IOMMUGroup() == "" {
+	case h.IOMMUGroup() == "":
 		return []string{"no IOMMU group"}, false
+	case len(m.vfioNodes(h)) == 0:
+		return []string{"no node in /dev/vfio"}, false
 	}
 	return nil, false
 }
@@ -244,9 +282,16 @@ type judgement struct {
 	values []string
 }
 
-// judge compares a target with a condition.
+// judge compares a target with a condition. The result is empty if the match is not about such a target.
 func (p *predicate) judge(c *condition, t target) judgement {
-	if p.run.isLate(c.want) {
+	isAbout := t.node != nil && !t.isNet()
+	if c.key != "glob" {
+		isAbout = p.isOfKind(t)
+	}
+	switch {
+	case !isAbout:
+		return judgement{}
+	case p.run.isLate(c.want):
 		return judgement{unread: true}
 	}
 	values, unread := c.have(t)
@@ -261,69 +306,22 @@ func (p *predicate) judge(c *condition, t target) judgement {
 	}
 }
 
-// holds reports whether a condition holds. If that is unknown, the answer is false in match and true in
-// exclude.
-func (p *predicate) holds(c *condition, t target) bool {
-	j := p.judge(c, t)
-	return j.holds || j.unread && p.exclude
-}
-
-// matches reports whether the match selects a target.
+// matches reports whether the match selects a target. A condition of which that is unknown does not hold in
+// match, and holds in exclude.
 func (p *predicate) matches(t target) bool {
-	if !p.matchesPaths(t) || !p.isOfKind(t) || !p.matchesNets(t) {
-		return false
-	}
 	for i := range p.conditions {
-		c := &p.conditions[i]
-		of := t
-		if p.VFIO && c.about == sysfsDir {
-			of.node = nil // the directory of a VFIO node has no attributes of the hardware
-		}
-		// A function is also compared while it has no VFIO node.
-		isOfNoNode := p.VFIO && c.about == anyNode && t.node == nil
-		isDone := c.about == netInterface || c.about == nodePaths
-		if !isDone && !isOfNoNode && !p.holds(c, of) {
+		j := p.judge(&p.conditions[i], t)
+		isMaybe := j.unread && p.exclude
+		if !j.holds && !isMaybe {
 			return false
 		}
 	}
 	return true
-}
-
-// matchesHardware compares hardware with what does not depend on its nodes: if that does not hold, the match
-// selects neither the hardware nor a node of it.
-func (p *predicate) matchesHardware(h *device.Hardware) bool {
-	if p.NamesHardware() && !p.isOfTables(h) {
-		return false
-	}
-	for i := range p.conditions {
-		c := &p.conditions[i]
-		if c.about == wholeHardware && !p.holds(c, target{hardware: h}) {
-			return false
-		}
-	}
-	return true
-}
-
-// matchesPaths compares the names of a node with glob. It comes first, because it rules out most nodes.
-func (p *predicate) matchesPaths(t target) bool {
-	isNode := t.node != nil && !t.isNet()
-	switch {
-	case p.Glob.Empty():
-		return true
-	case !isNode:
-		return false
-	case p.run.isLate(p.Glob):
-		return p.exclude
-	}
-	return p.run.hasName(t.node, p.Glob)
 }
 
 // isOfKind reports whether a target has the kinds that the keys of the match describe. With net, a target
 // is an interface, or hardware or a node beside an interface.
 func (p *predicate) isOfKind(t target) bool {
-	if p.VFIO && t.node != nil && !isVFIONode(t.node) {
-		return false
-	}
 	if !p.NamesHardware() || t.isNet() && !p.namesDevices() {
 		return true
 	}
@@ -362,34 +360,54 @@ func (p *predicate) ignores(h *device.Hardware) bool {
 	return !p.subFunctions && h.PCI != nil && h.PCI.SRIOV == "sf"
 }
 
-// onlyNets reports whether the match selects only network interfaces. Nodes of their hardware are
-// not selected then.
-func (p *predicate) onlyNets() bool { return p.SelectsNets() && !p.namesDevices() }
-
 // namesDevices reports whether the match has a table about hardware itself, and not only about
 // its network interfaces.
 func (p *predicate) namesDevices() bool { return p.usb || p.pci || p.mdev }
 
-// matchesNets compares the target with net, or any of the network interfaces of its hardware.
-func (p *predicate) matchesNets(t target) bool {
-	if !p.net {
-		return true
-	}
-	if t.isNet() {
-		return p.matchesNet(t.node)
-	}
-	return slices.ContainsFunc(t.hardware.Nets, p.matchesNet)
+// isWhole reports whether the match selects hardware with its nodes, and not single nodes or interfaces.
+func (p *predicate) isWhole() bool {
+	return p.VFIO || p.NamesHardware() && p.Glob.Empty() && !p.SelectsNets()
 }
 
-// matchesNet compares a network interface with net.
-func (p *predicate) matchesNet(n *device.Node) bool {
-	for i := range p.conditions {
-		c := &p.conditions[i]
-		if c.about == netInterface && !p.holds(c, target{node: n}) {
-			return false
+// targets calls use with everything that the match may select: hardware followed by its nodes, or single nodes
+// and interfaces.
+func (p *predicate) targets(use func(target)) {
+	snap := p.run.snap
+	isWhole := p.isWhole()
+	// With a table about hardware, net also selects the nodes beside an interface.
+	if isWhole || p.SelectsNets() && p.namesDevices() {
+		for _, h := range snap.Hardware {
+			if isWhole {
+				use(target{hardware: h})
+			}
+			for _, n := range p.nodesOf(h) {
+				use(target{h, n})
+			}
 		}
 	}
-	return true
+	if isWhole {
+		return
+	}
+	nodes := snap.Nodes
+	if p.SelectsNets() {
+		nodes = snap.Nets
+	}
+	for _, n := range nodes {
+		use(target{n.Hardware, n})
+	}
+}
+
+// nodesOf lists the nodes of hardware that the match may select. The node of an IOMMU group also belongs to the
+// other functions of the group: only vfio = true, or a match about nodes, selects it. A mediated device has its
+// own group.
+func (p *predicate) nodesOf(h *device.Hardware) []*device.Node {
+	if p.VFIO {
+		return p.run.vfioNodes(h)
+	}
+	if h.MDev != nil || !slices.ContainsFunc(h.Nodes, isGroupNode) {
+		return h.Nodes
+	}
+	return slices.DeleteFunc(slices.Clone(h.Nodes), isGroupNode)
 }
 
 // matchesPath reports whether the match has only a glob, and it matches a host path. An exclude

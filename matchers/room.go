@@ -16,6 +16,9 @@ var errTooLong = fmt.Errorf("longer than %d bytes in all: use shorter values", m
 // much of the budget: a number of parts each. There is room for fewer.
 func (m *run) tooMuch(r *config.Resource, what string, devices []*candidate, parts, room int) {
 	m.result.LeftOut += len(devices)
+	for _, c := range devices {
+		m.drop(c, "it would take too much of the lists")
+	}
 	// A resource without devices has no slots yet. Its count is what it asks for.
 	count := max(r.Count, 1)
 	if len(devices) > 0 {

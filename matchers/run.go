@@ -17,10 +17,8 @@ type run struct {
 	Options
 	snap  *device.Snapshot
 	forms device.Forms
-	// links has the paths of links to a node.
-	links map[*device.Node][]string
-	// byAddress has the PCI functions.
-	byAddress map[string]*device.Hardware
+	// names has the paths of each node of the snapshot, see namesOf.
+	names map[*device.Node][]string
 	// byGroup has the functions of each IOMMU group.
 	byGroup map[string][]*device.Hardware
 
@@ -29,8 +27,12 @@ type run struct {
 	keys map[*device.Hardware]map[*device.Node]string
 	// named has the resource of each name. A fixed name is entered before any resource is matched
 	// (inactive), a name with variables when its first device is offered.
-	named  map[string]*config.Resource
-	claims claims
+	named map[string]*config.Resource
+	// owners has the first resource that claims hardware, a node or candidate.other, see claim. Keys of different
+	// types do not collide, so that one map is enough.
+	owners map[any]*config.Resource
+	// ids has the offered IDs.
+	ids map[string]bool
 	// companions has the results of globs of companions. A glob has no variables, so that its
 	// result is the same for each device.
 	companions map[*config.Companion]companionFiles
@@ -40,8 +42,6 @@ type run struct {
 	// room is how much of device.MaxOffered is left. A resource may use half of it, so that some
 	// is left for the resources after it.
 	room int
-	// checks is how many of maxChecks are left.
-	checks int
 	// left and offered are what happened to the devices of the current resource, for Explain.
 	left    []leftOut
 	offered []offered
@@ -54,7 +54,16 @@ type leftOut struct {
 	// owner is the resource that has the device, or nil.
 	owner *config.Resource
 	// why is the reason, for an administrator. It is empty if there is an owner.
-	why string
+	why  string
+	note devicesNote
+}
+
+// devicesNote is a note about all devices that are left out for the same reason.
+type devicesNote struct {
+	// Note has the text before the names of the devices, and after the text that follows them. Without any
+	// text there is no note.
+	Note
+	after string
 }
 
 // excluded is the reason if an exclude selects the device.
@@ -68,12 +77,44 @@ type offered struct {
 	name string
 }
 
-// drop records that a rule drops a device.
+// drop records that a rule drops a device. Only Explain says so.
 func (m *run) drop(c *candidate, why string) {
 	m.left = append(m.left, leftOut{
 		device: c,
 		why:    why,
 	})
+}
+
+// dropFault is like drop for a mistake in the configuration, which is a note as well.
+func (m *run) dropFault(r *config.Resource, c *candidate, why string) {
+	fault := noteAt(r.Place, "", "left out: ")
+	fault.Error = true
+	m.left = append(m.left, leftOut{
+		device: c,
+		why:    why,
+		note:   devicesNote{fault, ": " + why},
+	})
+}
+
+// noteLeftOut adds the notes about the devices that are left out. One for each reason is enough, even for
+// hundreds of devices.
+func (m *run) noteLeftOut() {
+	devices := make(map[devicesNote][]*candidate)
+	var notes []devicesNote
+	for _, l := range m.left {
+		if l.note == (devicesNote{}) {
+			continue
+		}
+		if devices[l.note] == nil {
+			notes = append(notes, l.note)
+		}
+		devices[l.note] = append(devices[l.note], l.device)
+	}
+	for _, n := range notes {
+		all := devices[n]
+		n.Text += andMore(all[0].describe(), len(all)) + n.after
+		m.result.Notes = append(m.result.Notes, n.Note)
+	}
 }
 
 // companionFiles are the nodes that a companion selects, or the paths to mount.
@@ -87,22 +128,18 @@ type companionFiles struct {
 // newRun returns a run that has not matched any resource. It reads nothing from the host.
 func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) *run {
 	return &run{
-		Options:   opts,
-		snap:      snap,
-		forms:     forms,
-		links:     linksByNode(snap),
-		byAddress: functionsByAddress(snap),
-		byGroup:   functionsByGroup(snap),
-		keys:      make(map[*device.Hardware]map[*device.Node]string),
-		named:     make(map[string]*config.Resource),
-		claims: claims{
-			owners: make(map[any]*config.Resource),
-			ids:    make(map[string]bool),
-		},
+		Options:    opts,
+		snap:       snap,
+		forms:      forms,
+		names:      namesByNode(snap),
+		byGroup:    functionsByGroup(snap),
+		keys:       make(map[*device.Hardware]map[*device.Node]string),
+		named:      make(map[string]*config.Resource),
+		owners:     make(map[any]*config.Resource),
+		ids:        make(map[string]bool),
 		companions: make(map[*config.Companion]companionFiles),
 		deadline:   newDeadline(cfg, opts.Now),
 		room:       device.MaxOffered,
-		checks:     maxChecks,
 		result:     Result{Unknown: make(map[*config.Resource]string)},
 	}
 }
@@ -140,7 +177,6 @@ func (m *run) match(r *config.Resource) {
 	if m.deadline.isOver {
 		found = nil
 	}
-	m.vfioNotes(r)
 	// Claims are about the parts of a pool or a group, since other resources may select some of
 	// them.
 	claimed := m.claim(r, found)
@@ -154,6 +190,7 @@ func (m *run) match(r *config.Resource) {
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		m.offerName(r, name, byName[name])
 	}
+	m.noteLeftOut()
 	// Mounts and variables of the offers are read, too, so that unknown keys are reported only now.
 	m.reportUnknown(r)
 	m.notes(r, devices, m.result.Resources[first:])
@@ -163,9 +200,6 @@ func (m *run) match(r *config.Resource) {
 // for a resource without devices.
 func (m *run) offerName(r *config.Resource, name string, devices []*candidate) {
 	if m.room/2 < device.ResourceParts {
-		for _, c := range devices {
-			m.drop(c, "the resource would take too much of the lists")
-		}
 		m.tooMuch(r, "resource "+name, devices, device.ResourceParts, m.room/2)
 		return
 	}
@@ -192,24 +226,24 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 			break
 		}
 		o := &b.offer
+		parts := o.Parts()
+		if r.Health != nil {
+			parts += checkParts
+		}
 		// The devices after it are not built: each may have texts of a mebibyte.
-		if used+o.Parts() > m.room/2 {
+		if used+parts > m.room/2 {
 			left := devices[i:]
-			for _, c := range left {
-				m.drop(c, "it would take too much of the lists")
-			}
 			what := fmt.Sprintf("%s of %d devices, each of which", andMore(c.describe(), len(left)), len(devices))
-			m.tooMuch(r, what, left, o.Parts(), m.room/2-used)
+			m.tooMuch(r, what, left, parts, m.room/2-used)
 			break
 		}
-		used += o.Parts()
+		used += parts
 		// The kubelet and the ledger know a device only by its ID.
-		if m.claims.ids[o.ID] {
-			m.drop(c, fmt.Sprintf("another device has its ID %q", o.ID))
-			m.fault(r.Place, "", "%s is left out: another device has its ID %q", c.describe(), o.ID)
+		if m.ids[o.ID] {
+			m.dropFault(r, c, fmt.Sprintf("another device has its ID %q", o.ID))
 			continue
 		}
-		m.claims.ids[o.ID] = true
+		m.ids[o.ID] = true
 		m.offered = append(m.offered, offered{
 			device: c,
 			id:     o.ID,
@@ -217,12 +251,10 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		})
 		// A device that cannot be allocated needs no check.
 		if r.Health != nil && o.Problem == "" {
-			m.addCheck(out.Checks, o, b.check)
+			out.Checks[o.ID] = b.check
 		}
 		out.Offers = append(out.Offers, *o)
 	}
-	// addCheck compares the number of checks with what earlier names have left.
-	m.checks -= len(out.Checks)
 	m.room -= used
 	// The limits above apply in the order of the snapshot. Only the result is sorted by ID.
 	order.Sort(out.Offers, func(a, b device.Offer) int {

@@ -2,7 +2,6 @@ package matchers
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -19,8 +18,7 @@ type selection struct {
 	// picks are the selected nodes and network interfaces, and hardware that is a device even without a
 	// node, until exclude drops some of them.
 	picks []pick
-	// picked are the nodes among them. A node that a second match selects keeps the settings of the first
-	// match.
+	// picked are the nodes among them.
 	picked map[*device.Node]bool
 	// groups are the functions that matches with vfio = true select, by the number of their IOMMU group.
 	groups map[string][]*device.Hardware
@@ -74,20 +72,22 @@ func (s *selection) add(p *predicate) {
 		s.addCDIDevices(p)
 	case len(p.Virtual) > 0:
 		s.addVirtual(p)
-	case !p.Glob.Empty():
-		for n := range s.mayMatch(p.Glob) {
-			if !s.picked[n] && p.matches(target{n.Hardware, n}) {
-				s.pick(n, p)
-			}
-		}
 	default:
-		for t := range s.targets(p) {
-			if t.node == nil {
-				s.addHardware(p, t)
-			} else if p.matches(t) {
-				s.pick(t.node, p)
+		p.targets(func(t target) {
+			// The first match decides about a node, but each function of an IOMMU group selects its node. A
+			// function is no device without its VFIO nodes.
+			isSkipped := s.picked[t.node]
+			if p.VFIO {
+				isSkipped = t.node == nil
 			}
-		}
+			if isSkipped || !p.matches(t) {
+				return
+			}
+			s.picks = append(s.picks, pick{t, p})
+			if t.node != nil {
+				s.picked[t.node] = true
+			}
+		})
 	}
 }
 
@@ -96,8 +96,13 @@ func (s *selection) devices() []candidate {
 	// The picks of one hardware are adjacent then. Nodes without hardware come first. Of several matches
 	// that select the same hardware, the first one stays first.
 	slices.SortStableFunc(s.picks, comparePicks)
-	found := make([]candidate, 0, len(s.picks))
-	for rest := s.picks; len(rest) > 0; {
+	// If two matches select a node, the first one decides its path in the container, its permissions and its
+	// count. The node of an IOMMU group was selected once for each of its functions.
+	picks := slices.CompactFunc(s.picks, func(a, b pick) bool {
+		return a.target == b.target
+	})
+	found := make([]candidate, 0, len(picks))
+	for rest := picks; len(rest) > 0; {
 		h := rest[0].hardware
 		n := 1
 		// Nodes without hardware have nothing in common: each is a candidate.
@@ -115,14 +120,12 @@ func (s *selection) devices() []candidate {
 // appendDevices appends the device or the devices of the picks of one hardware.
 func (s *selection) appendDevices(found []candidate, picks []pick) []candidate {
 	c := candidate{
-		hardware:  picks[0].hardware,
-		picks:     picks,
-		dangerous: slices.ContainsFunc(picks, pick.isDangerous),
+		hardware: picks[0].hardware,
+		picks:    picks,
 	}
 	switch {
 	case picks[0].node == nil:
-		// The count of the first match applies, as for a node.
-		c.count = picks[0].match.Count
+		c.match = picks[0].match
 		c.picks = nil
 		if s.r.Each == config.EachNode {
 			s.drop(&c, `each = "node", and no node of it is selected`)
@@ -138,10 +141,9 @@ func (s *selection) appendDevices(found []candidate, picks []pick) []candidate {
 	}
 	for i, p := range picks {
 		found = append(found, candidate{
-			hardware:  p.hardware,
-			picks:     picks[i : i+1 : i+1],
-			single:    true,
-			dangerous: p.isDangerous(),
+			hardware: p.hardware,
+			picks:    picks[i : i+1 : i+1],
+			single:   true,
 		})
 	}
 	return found
@@ -215,104 +217,6 @@ func placeInResource(match *config.Match) string {
 	return match.Place[i+len(": "):]
 }
 
-// targets are what a match may select: hardware with its nodes, if the match names hardware and neither
-// nodes nor network interfaces, and single nodes or interfaces otherwise.
-func (m *run) targets(p *predicate) iter.Seq[target] {
-	return func(yield func(target) bool) {
-		isWhole := p.VFIO || p.NamesHardware() && p.Glob.Empty() && !p.SelectsNets()
-		if isWhole {
-			for _, h := range m.snap.Hardware {
-				if !yield(target{hardware: h}) {
-					return
-				}
-			}
-			return
-		}
-		nodes := m.snap.Nodes
-		if p.SelectsNets() {
-			nodes = slices.Concat(m.nodesBesideNets(p), m.snap.Nets)
-		}
-		for _, n := range nodes {
-			if !yield(target{n.Hardware, n}) {
-				return
-			}
-		}
-	}
-}
-
-// nodesBesideNets lists the nodes of hardware that net also selects, beside an interface, if the match has a
-// table about hardware.
-func (m *run) nodesBesideNets(p *predicate) []*device.Node {
-	if p.onlyNets() {
-		return nil
-	}
-	var beside []*device.Node
-	for _, h := range m.snap.Hardware {
-		for _, t := range ownNodes(h) {
-			beside = append(beside, t.node)
-		}
-	}
-	return beside
-}
-
-// parts lists hardware, and the nodes that a match may select with it. A node is its only part.
-func (m *run) parts(p *predicate, t target) []target {
-	switch {
-	case t.node != nil:
-		return []target{t}
-	case p.VFIO:
-		return m.vfioNodes(t.hardware)
-	}
-	// The hardware itself is a device even without a node.
-	return append([]target{t}, ownNodes(t.hardware)...)
-}
-
-// ownNodes lists the nodes of hardware except for the node of an IOMMU group, which also belongs to the
-// other functions of the group: only vfio = true, or a match about nodes, selects it. A mediated device has
-// its own group.
-func ownNodes(h *device.Hardware) []target {
-	var own []target
-	for _, n := range h.Nodes {
-		if !isGroupNode(n) || h.MDev != nil {
-			own = append(own, target{h, n})
-		}
-	}
-	return own
-}
-
-// addHardware selects the parts of hardware that a match selects. Hardware without a selected node is a
-// device, too: applyExcludes drops it if a node of it is selected.
-func (s *selection) addHardware(p *predicate, t target) {
-	if !p.matchesHardware(t.hardware) {
-		return
-	}
-	parts := s.parts(p, t)
-	if len(parts) == 0 && p.matches(t) {
-		s.drop(&candidate{hardware: t.hardware}, "it has no node in /dev/vfio")
-	}
-	for _, part := range parts {
-		switch {
-		case !p.matches(part):
-		case part.node == nil:
-			s.picks = append(s.picks, pick{part, p})
-		case p.VFIO:
-			s.addVFIO(p, part)
-		default:
-			s.pick(part.node, p)
-		}
-	}
-}
-
-// pick adds a node or a network interface to the selection. If two matches select it, the first
-// one decides its path in the container, its permissions and its count.
-func (s *selection) pick(n *device.Node, p *predicate) {
-	if s.picked[n] {
-		return
-	}
-	s.picked[n] = true
-	s.picks = append(s.picks, pick{target{n.Hardware, n}, p})
-}
-
 // addPaths selects paths to mount. Device nodes are left out, because the device cgroup of the
 // container denies access to a node that is only mounted.
 func (s *selection) addPaths(p *predicate) {
@@ -321,10 +225,9 @@ func (s *selection) addPaths(p *predicate) {
 			return e.matchesPath(path)
 		})
 		s.addOther(candidate{
-			single:    true,
-			name:      path,
-			picks:     []pick{{target{node: &device.Node{Path: path, Interface: -1}}, p}},
-			dangerous: p.Dangerous,
+			single: true,
+			name:   path,
+			picks:  []pick{{target{node: &device.Node{Path: path, Interface: -1}}, p}},
 		}, isExcluded)
 	}
 }
@@ -357,9 +260,8 @@ func (s *selection) addCDIDevices(p *predicate) {
 			cdi:    d,
 			// The hardware provides NUMA nodes and variables. The claim is about the CDI device
 			// only.
-			united:    s.hardwareOfCDI(d),
-			dangerous: p.Dangerous,
-			count:     p.Count,
+			united: s.hardwareOfCDI(d),
+			match:  p,
 		}
 		s.addOther(c, s.excludesCDI(&c))
 	}
@@ -425,11 +327,10 @@ func (s *selection) addVirtual(p *predicate) {
 	for i := range p.Virtual {
 		d := &p.Virtual[i]
 		s.others = append(s.others, candidate{
-			single:    true,
-			name:      virtualName(d),
-			virtual:   d,
-			dangerous: p.Dangerous,
-			count:     p.Count,
+			single:  true,
+			name:    virtualName(d),
+			virtual: d,
+			match:   p,
 		})
 	}
 }
@@ -441,26 +342,19 @@ func cdiName(d *device.CDIDevice) string { return "CDI device " + d.Name }
 func virtualName(d *config.Virtual) string { return fmt.Sprintf("virtual device %q", d.Name) }
 
 // applyExcludes drops nodes and hardware that any exclude selects. Hardware with a selected node, even with
-// an excluded one, or in an IOMMU group is no device without a node.
+// an excluded one, is no device without a node.
 func (s *selection) applyExcludes() {
 	hasNode := make(map[*device.Hardware]bool)
 	for _, p := range s.picks {
-		if p.node != nil {
-			hasNode[p.hardware] = true
-		}
-	}
-	for _, functions := range s.groups {
-		for _, h := range functions {
-			hasNode[h] = true
-		}
+		hasNode[p.hardware] = hasNode[p.hardware] || p.node != nil
 	}
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
 		if p.node == nil && hasNode[p.hardware] {
 			return true
 		}
-		// addVFIO has already applied the excludes, because the node of a group belongs to each
-		// function.
-		isExcluded := !p.match.VFIO && s.isExcluded(p.target)
+		// The attributes and the driver of a VFIO node are the owner's, which may be another function of the
+		// group, so that the function itself is compared as well.
+		isExcluded := s.isExcluded(p.target) || p.match.VFIO && s.isExcluded(target{hardware: p.hardware})
 		if isExcluded {
 			s.excludePick(p)
 		}
@@ -468,8 +362,7 @@ func (s *selection) applyExcludes() {
 	})
 }
 
-// isExcluded reports whether an exclude selects a target. Hardware as a whole may be another function
-// of the IOMMU group than the owner of the node.
+// isExcluded reports whether an exclude selects a target.
 func (s *selection) isExcluded(t target) bool { return anyMatches(s.excludes, t) }
 
 // anyMatches reports whether any of some matches selects a target.

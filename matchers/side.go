@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -13,24 +14,35 @@ import (
 // monitors. A device keeps dangerous nodes if it has no others, or if a match names them; then it
 // has a Problem, which says how to permit them. It changes the devices in place.
 func (m *run) leaveOutSideNodes(r *config.Resource, devices []candidate) {
-	// One note is enough, with the first node as an example.
-	var left []pick
+	example := "" // why the first of these nodes is dangerous
 	for i := range devices {
 		c := &devices[i]
-		if !c.single && slices.ContainsFunc(c.picks, m.isSide) {
-			left = append(left, m.splitSideNodes(c)...)
+		if c.single || !slices.ContainsFunc(c.picks, m.isSide) {
+			continue
 		}
+		useful := m.usefulHardware(c)
+		kept := make([]pick, 0, len(c.picks))
+		for _, p := range c.picks {
+			if !m.isSide(p) || !useful[p.hardware] {
+				kept = append(kept, p)
+				continue
+			}
+			why := m.danger(p.node)
+			example = cmp.Or(example, why)
+			const hint = "dangerous = true in the match, with --allow=dangerous, includes it"
+			note := noteAt(r.Place, hint, "left out of its device: ")
+			m.left = append(m.left, leftOut{
+				device: &candidate{
+					hardware: p.hardware,
+					picks:    []pick{p},
+					single:   true,
+				},
+				why:  "its device is usable without it, and it is dangerous: " + why,
+				note: devicesNote{note, " is dangerous: " + example},
+			})
+		}
+		c.picks = kept
 	}
-	if len(left) == 0 {
-		return
-	}
-	m.note(
-		r.Place,
-		"dangerous = true in the match, with --allow=dangerous, includes it",
-		"left out of its device: %s is dangerous: %s",
-		andMore(left[0].node.Path, len(left)),
-		m.danger(left[0].node),
-	)
 }
 
 // isSide reports whether a selected node is dangerous and nobody asked for it in particular. A match with
@@ -43,10 +55,9 @@ func (m *run) isSide(p pick) bool {
 	return m.danger(p.node) != "" && !isSpelledOut(p.match.Glob, p.node.Path)
 }
 
-// splitSideNodes removes the dangerous nodes from a device, as far as its hardware is of use
-// without them, and returns them.
-func (m *run) splitSideNodes(c *candidate) (left []pick) {
-	// Hardware is of use if other nodes of it are selected, or if it is a network function.
+// usefulHardware has the hardware of a device that is of use without its dangerous nodes: other nodes of it are
+// selected, or it is a network function.
+func (m *run) usefulHardware(c *candidate) map[*device.Hardware]bool {
 	useful := make(map[*device.Hardware]bool)
 	for _, p := range c.picks {
 		// With a glob, the match is about the node and not about the network function.
@@ -55,21 +66,7 @@ func (m *run) splitSideNodes(c *candidate) (left []pick) {
 			useful[p.hardware] = true
 		}
 	}
-	kept := make([]pick, 0, len(c.picks))
-	for _, p := range c.picks {
-		if !m.isSide(p) || !useful[p.hardware] {
-			kept = append(kept, p)
-			continue
-		}
-		left = append(left, p)
-		m.drop(&candidate{
-			hardware: p.hardware,
-			picks:    []pick{p},
-			single:   true,
-		}, "its device is usable without it, and it is dangerous: "+m.danger(p.node))
-	}
-	c.picks = kept
-	return left
+	return useful
 }
 
 // isNetworkFunction reports whether hardware is a network function: PCI_BASE_CLASS_NETWORK in

@@ -260,11 +260,9 @@ func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
 			unread: true,
 		}
 	}
-	for i, v := range values {
-		// An empty value counts as absent, like an attribute that hardware lacks.
-		if v != "" && !slices.Contains(values[:i], v) {
-			out = append(out, device.Literal(v))
-		}
+	// An empty value counts as absent, like an attribute that hardware lacks.
+	for _, v := range unique(values) {
+		out = append(out, device.Literal(v))
 	}
 	if len(out) > 0 {
 		return out, nil
@@ -309,7 +307,7 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	if text, ok := strings.CutPrefix(name, device.DevnodePrefix); ok {
 		glob, _ := pattern.Parse(pattern.Path, text) // checked by config
 		for _, p := range of.nodes() {
-			if !b.isLate(glob) && b.hasName(p.node, glob) {
+			if !b.isLate(glob) && glob.Match(b.namesOf(p.node)...) {
 				values = append(values, p.node.Path)
 			}
 		}

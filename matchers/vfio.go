@@ -45,37 +45,26 @@ func compareFunctions(a, b *device.Hardware) int {
 
 // vfioNodes lists the VFIO nodes of a function: the node of its group, which another function may
 // own, and its own node.
-func (m *run) vfioNodes(h *device.Hardware) []target {
-	var nodes []target
+func (m *run) vfioNodes(h *device.Hardware) []*device.Node {
+	var nodes []*device.Node
 	for _, f := range m.byGroup[h.IOMMUGroup()] {
 		for _, n := range f.Nodes {
 			if isGroupNode(n) || f == h && isFunctionNode(n) {
-				nodes = append(nodes, target{h, n})
+				nodes = append(nodes, n)
 			}
 		}
 	}
 	return nodes
 }
 
-// addVFIO selects a VFIO node, and its function as a part of the group. Excludes apply here, since the
-// node of a group belongs to each of its functions: a function of which no node is left does not belong to
-// the group's device. The attributes and the driver of a node are the owner's, so that the function itself
-// is compared as well.
-func (s *selection) addVFIO(p *predicate, t target) {
-	if s.isExcluded(t) || s.isExcluded(target{hardware: t.hardware}) {
-		s.excludePick(pick{t, p})
-		return
-	}
-	s.pick(t.node, p)
-	number := t.hardware.IOMMUGroup()
-	// A function has several nodes, and several matches may select it.
-	if !slices.Contains(s.groups[number], t.hardware) {
-		s.groups[number] = append(s.groups[number], t.hardware)
-	}
-}
-
-// unite makes one device of each group.
+// unite makes one device of the functions of each group that matches with vfio = true select.
 func (s *selection) unite() {
+	for _, p := range s.picks {
+		number := vfioGroup(p.hardware)
+		if p.match.VFIO && !slices.Contains(s.groups[number], p.hardware) {
+			s.groups[number] = append(s.groups[number], p.hardware)
+		}
+	}
 	for number, functions := range s.groups {
 		slices.SortFunc(functions, compareFunctions)
 		// The functions of the group are sorted, too, so that the first one that is selected, now or when it
@@ -192,33 +181,4 @@ func blocksGroup(p *device.PCI) bool {
 		return false
 	}
 	return !p.VFIO && !p.IsBridge()
-}
-
-// vfioNotes adds the notes about the PCI functions that a match with vfio = true selects, and that are not bound
-// to VFIO. Without a note, nothing would say why such a function is missing.
-func (m *run) vfioNotes(r *config.Resource) {
-	matches, excludes := m.predicates(r)
-	for _, p := range matches {
-		if !p.VFIO {
-			continue
-		}
-		var unbound []string
-		for _, h := range m.snap.Hardware {
-			mayBeBound := h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge()
-			whole := target{hardware: h}
-			if mayBeBound && p.without("vfio").matches(whole) && !anyMatches(excludes, whole) {
-				unbound = append(unbound, h.Name)
-			}
-		}
-		if len(unbound) == 0 {
-			continue
-		}
-		slices.SortFunc(unbound, device.CompareNumber)
-		m.note(
-			p.Place,
-			`driver = "vfio-pci" selects only functions that are bound to it`,
-			"no VFIO nodes, because not bound to vfio-pci: PCI function %s",
-			andMore(unbound[0], len(unbound)),
-		)
-	}
 }

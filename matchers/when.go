@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -20,16 +21,12 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 		text, isError := m.whyInactive(r.When)
 		if text != "" {
 			m.result.Inactive = append(m.result.Inactive, r)
-			notes[r] = Note{
-				Problem: config.Problem{
-					Place: r.Place,
-					Text:  "not active here: " + text,
-				},
-				Error: isError,
-				// Both errors depend on the machine: an unknown node name, and a search that was
-				// cut off.
-				OfNode: isError,
-			}
+			note := noteAt(r.Place, "", "not active here: "+text)
+			note.Error = isError
+			// Both errors depend on the machine: an unknown node name, and a search that was
+			// cut off.
+			note.OfNode = isError
+			notes[r] = note
 			continue
 		}
 		// nameOf compares each made name with the names of other resources.
@@ -43,14 +40,13 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 			m.named[r.Name] = r
 			continue
 		}
-		notes[r] = Note{
-			Problem: config.Problem{
-				Place: r.Place,
-				Text:  fmt.Sprintf("left out: %s has the same name and is active here, too", first.Place),
-				Hint:  "at most one resource with a name may be active on a node: use when to distinguish them",
-			},
-			Error: true,
-		}
+		note := noteAt(
+			r.Place,
+			"at most one resource with a name may be active on a node: use when to distinguish them",
+			fmt.Sprintf("left out: %s has the same name and is active here, too", first.Place),
+		)
+		note.Error = true
+		notes[r] = note
 	}
 	return notes
 }
@@ -91,15 +87,12 @@ func (m *run) whyInactive(when *config.When) (why string, isError bool) {
 // firstMatch returns the first path of the host that a glob matches. Nodes, links and directories below
 // /dev are those of the snapshot. If complete is not set, there may be another path.
 func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
-	var paths []string
-	for _, n := range m.snap.Nodes {
-		paths = append(paths, n.Path)
-	}
-	for _, l := range m.snap.Links {
-		paths = append(paths, l.Path)
-	}
 	// A directory exists, too, even if it has no node.
-	for _, path := range append(paths, m.snap.Dirs...) {
+	paths := slices.Clone(m.snap.Dirs)
+	for _, n := range m.snap.Nodes {
+		paths = append(paths, m.namesOf(n)...)
+	}
+	for _, path := range paths {
 		if m.isLate(v) {
 			return "", false
 		}

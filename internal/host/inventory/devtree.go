@@ -8,10 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -285,49 +283,23 @@ func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
 // is a path of the host, wherever its /dev is mounted. It returns nil if the target is missing or
 // outside of /dev, or if the links are a loop.
 func (t *devTree) resolve(p string) *device.Node {
-	at := "/"
-	rest := p
-	for hops := 0; rest != ""; {
-		elem, after, _ := strings.Cut(rest, "/")
-		rest = after
-		switch elem {
-		case "", ".":
-			continue
-		case "..":
-			at = path.Dir(at)
-			continue
-		}
-		next := path.Join(at, elem)
+	isOutside := false
+	at, ok := sysfs.Follow("/", p, func(next string) (target string, isLink bool) {
+		isBelow := strings.HasPrefix(next+"/", hostDev+"/")
 		// The rest of the host's file systems may not be visible here.
-		if at == "/" && next != hostDev {
-			return nil
+		isOutside = isOutside || !isBelow && next != "/"
+		if isOutside || !isBelow {
+			return "", false
 		}
 		t.visit(next)
-		target, isLink := t.links[next]
-		if isLink {
-			hops++
-			if hops > sysfs.MaxLinks {
-				return nil
-			}
-			if strings.HasPrefix(target, "/") {
-				at = "/"
-			}
-			rest = target + "/" + rest
-			continue
-		}
-		if n := t.nodes[next]; n != nil {
-			// A node is not a directory.
-			if strings.Trim(rest, "/") != "" {
-				return nil
-			}
-			return &n.Node
-		}
-		if !t.isDir[next] {
-			return nil
-		}
-		at = next
+		target, isLink = t.links[next]
+		return target, isLink
+	})
+	n := t.nodes[at]
+	if isOutside || !ok || n == nil {
+		return nil
 	}
-	return nil
+	return &n.Node
 }
 
 // visit adds p if the walk did not, because it is on another file system. An error means that there
@@ -352,24 +324,17 @@ func (t *devTree) visit(p string) {
 	}
 }
 
+// recordedTypes are the words for the types of nodes in a recording.
+var recordedTypes = map[string]device.NodeType{
+	"char":  device.CharNode,
+	"block": device.BlockNode,
+}
+
 // parseRecordedNode parses the content of a file that stands for a node, "char 188:0".
 func parseRecordedNode(s string) (n number, isNode bool) {
-	word, pair, _ := strings.Cut(strings.TrimSuffix(s, "\n"), " ")
-	first, second, _ := strings.Cut(pair, ":")
-	major, majorErr := strconv.ParseUint(first, 10, 32)
-	minor, minorErr := strconv.ParseUint(second, 10, 32)
-	if majorErr != nil || minorErr != nil {
-		return number{}, false
-	}
-	n.major = uint32(major)
-	n.minor = uint32(minor)
-	switch word {
-	case "char":
-		n.kind = device.CharNode
-	case "block":
-		n.kind = device.BlockNode
-	default:
-		return number{}, false
-	}
-	return n, true
+	var word string
+	_, err := fmt.Sscanf(s, "%s %d:%d", &word, &n.major, &n.minor)
+	isExact := err == nil && strings.TrimSuffix(s, "\n") == fmt.Sprintf("%s %d:%d", word, n.major, n.minor)
+	n.kind, isNode = recordedTypes[word]
+	return n, isNode && isExact
 }

@@ -3,7 +3,6 @@ package inventory
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -26,35 +25,20 @@ func (n *node) number() number { return number{n.Type, n.Major, n.Minor} }
 // hardware, and the others are nodes without hardware: a copy made by hand does not follow the
 // device. If no node has that path, all of them belong to the hardware.
 func (c *scan) locate(nodes []*node) []*node {
-	copies := sameNumber(nodes)
+	byNumber := make(map[number][]*node, len(nodes))
+	for _, n := range nodes {
+		byNumber[n.number()] = append(byNumber[n.number()], n)
+	}
 	c.problems = append(c.problems, inHalves(nodes, c.locateEach)...)
-	for _, same := range copies {
+	for _, same := range byNumber {
 		// Nodes with one number have one directory, so the first one stands for all.
-		if same[0].SysPath != "" {
+		if len(same) > 1 && same[0].SysPath != "" {
 			c.dropCopies(same)
 		}
 	}
 	return slices.DeleteFunc(nodes, func(n *node) bool {
 		return n.removed
 	})
-}
-
-// sameNumber returns the nodes of each number that several nodes have.
-func sameNumber(nodes []*node) map[number][]*node {
-	first := make(map[number]*node, len(nodes))
-	copies := make(map[number][]*node)
-	for _, n := range nodes {
-		k := n.number()
-		if first[k] == nil {
-			first[k] = n
-			continue
-		}
-		if copies[k] == nil {
-			copies[k] = []*node{first[k]}
-		}
-		copies[k] = append(copies[k], n)
-	}
-	return copies
 }
 
 // locateEach locates nodes and marks the removed nodes. It is called concurrently, and only changes
@@ -185,11 +169,10 @@ func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 }
 
 // leaveOut reports that a node or an interface is left out because its hardware is unknown. It does
-// not report hardware that was removed, that could not be read yet, that has appeared since
-// the last scan of the buses, or whose bus could not be read.
+// not report hardware that was removed, that could not be read yet, or whose bus could not be read.
 func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
 	_, isUnread := c.unread[hardware]
-	if isUnread || c.isOld || slices.Contains(c.noBus, bus) || !c.sysfs.Exists(hardware) {
+	if isUnread || slices.Contains(c.noBus, bus) || !c.sysfs.Exists(hardware) {
 		return
 	}
 	err := fmt.Errorf("left out, because its %s device %q could not be read", bus, base(hardware))
@@ -273,21 +256,10 @@ func (c *scan) scsiIndex(n *device.Node) int {
 // scsiAddress parses target and LUN in the name of a SCSI device, "6:0:1:2". It rejects numbers
 // that do not fit into an index, as for disks of large arrays.
 func scsiAddress(name string) (target, lun int, ok bool) {
-	parts := strings.Split(name, ":")
-	if len(parts) != 4 {
-		return 0, 0, false
-	}
-	for _, p := range parts {
-		if !device.IsDigits(p) {
-			return 0, 0, false
-		}
-	}
-	target, targetErr := strconv.Atoi(parts[2])
-	lun, lunErr := strconv.Atoi(parts[3])
-	if targetErr != nil || lunErr != nil {
-		return 0, 0, false
-	}
-	return target, lun, target < 1000 && lun < 1000
+	var host, channel int
+	_, err := fmt.Sscanf(name, "%d:%d:%d:%d", &host, &channel, &target, &lun)
+	isExact := err == nil && name == fmt.Sprintf("%d:%d:%d:%d", host, channel, target, lun)
+	return target, lun, isExact && target < 1000 && lun < 1000
 }
 
 // busDevice returns the device of a bus that owns dir: the nearest mediated device,

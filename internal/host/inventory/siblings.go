@@ -61,43 +61,40 @@ func (k *netNumbers) number(nets []*device.Node, entries []sysfs.Entry) {
 // interfaces, and then those that are absent.
 func numberSiblings(family []*device.Node, inodes map[string]uint64, before []device.KnownNet) []device.KnownNet {
 	device.SortNets(family)
-	numbers := make(map[*device.Node]int, len(family))
+	var used device.Numbers
 	absent := slices.Clone(before)
+	var others []*device.Node
 	for _, n := range family {
 		i := slices.IndexFunc(absent, func(k device.KnownNet) bool {
 			return isSameNet(k, n.Path, inodes[n.Path])
 		})
-		if i >= 0 {
-			numbers[n] = absent[i].Number
-			absent = slices.Delete(absent, i, i+1)
+		if i < 0 {
+			others = append(others, n)
+			continue
 		}
+		n.Index = absent[i].Number
+		used.Take(n.Index)
+		absent = slices.Delete(absent, i, i+1)
 	}
 	// The driver or the device was removed and added again: all interfaces are other ones.
-	if len(numbers) == 0 {
+	if len(others) == len(family) {
 		absent = nil
-	}
-	var used device.Numbers
-	for _, number := range numbers {
-		used.Take(number)
 	}
 	for _, k := range absent {
 		used.Take(k.Number)
 	}
-	for _, n := range family {
-		_, isNumbered := numbers[n]
-		if !isNumbered && used.Take(n.Index) {
-			numbers[n] = n.Index
+	// The kernel's numbers come first.
+	var unnumbered []*device.Node
+	for _, n := range others {
+		if !used.Take(n.Index) {
+			unnumbered = append(unnumbered, n)
 		}
 	}
-	for _, n := range family {
-		_, isNumbered := numbers[n]
-		if !isNumbered {
-			numbers[n] = used.Next()
-		}
+	for _, n := range unnumbered {
+		n.Index = used.Next()
 	}
 	var after []device.KnownNet
 	for _, n := range family {
-		n.Index = numbers[n]
 		after = append(after, device.KnownNet{
 			Name:   n.Path,
 			Inode:  inodes[n.Path],

@@ -63,12 +63,11 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 
 // readUSBDevice adds a USB device. It waits no longer than patience.
 func (s *Scanner) readUSBDevice(ctx context.Context, c *scan, e sysfs.Entry, patience time.Duration) {
-	u, err := s.usb.device(ctx, e, patience)
+	u, isNew, err := s.usb.device(ctx, e, patience)
 	if sysfs.Gone(err) {
 		return
 	}
 	if err == errSlow || err == errHangs {
-		isNew := s.usb.replaces(e.Path)
 		c.unread[e.Path] = device.UnreadHardware{Path: e.Path, New: isNew}
 	}
 	// It may respond in a moment, and is no problem yet.
@@ -145,9 +144,6 @@ type usbReader struct {
 
 	mu    sync.Mutex
 	known map[string]device.KnownUSB // by directory
-	// restored has the devices that an earlier process has read and this process has not found
-	// yet.
-	restored map[string]bool
 }
 
 // usbResult is the result of one read.
@@ -156,43 +152,30 @@ type usbResult struct {
 	err        error
 }
 
-// device returns the cached device, or reads it.
-func (r *usbReader) device(ctx context.Context, e sysfs.Entry, patience time.Duration) (device.USB, error) {
-	if u, ok := r.lookup(e); ok {
-		return u, nil
+// device returns the known data of a device, or reads it. isNew is set if another device was read in its place
+// before.
+func (r *usbReader) device(
+	ctx context.Context,
+	e sysfs.Entry,
+	patience time.Duration,
+) (u device.USB, isNew bool, err error) {
+	r.mu.Lock()
+	known, isNew := r.known[e.Path]
+	r.mu.Unlock()
+	if isNew && e.Ino != 0 && known.Inode == e.Ino {
+		return known.USB, false, nil
 	}
 	result, running, ok := r.calls.Do(ctx, e, patience, func() usbResult {
 		return r.readNew(e)
 	})
 	if ok {
-		return result.USB, result.err
+		return result.USB, isNew, result.err
 	}
 	// The time counts from the start of the read, which an earlier scan may have made.
 	if running < hangsAfter {
-		return device.USB{}, errSlow
+		return device.USB{}, isNew, errSlow
 	}
-	return device.USB{}, errHangs
-}
-
-// lookup returns the known data of a device.
-func (r *usbReader) lookup(e sysfs.Entry) (u device.USB, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k, isKnown := r.known[e.Path]
-	isSame := isKnown && e.Ino != 0 && k.Inode == e.Ino
-	if !isSame {
-		return device.USB{}, false
-	}
-	delete(r.restored, e.Path)
-	return k.USB, true
-}
-
-// replaces reports whether this process has read another device in dir before.
-func (r *usbReader) replaces(dir string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, known := r.known[dir]
-	return known && !r.restored[dir]
+	return device.USB{}, isNew, errHangs
 }
 
 // readNew reads a device and keeps the result. It may end long after the scan that called it. Where
@@ -208,7 +191,6 @@ func (r *usbReader) readNew(e sysfs.Entry) usbResult {
 		r.known = make(map[string]device.KnownUSB)
 	}
 	r.known[e.Path] = device.KnownUSB{Inode: e.Ino, USB: u}
-	delete(r.restored, e.Path)
 	return usbResult{u, nil}
 }
 
@@ -235,8 +217,4 @@ func (s *Scanner) RestoreUSB(known map[string]device.KnownUSB) {
 	s.usb.mu.Lock()
 	defer s.usb.mu.Unlock()
 	s.usb.known = maps.Clone(known)
-	s.usb.restored = make(map[string]bool, len(known))
-	for dir := range known {
-		s.usb.restored[dir] = true
-	}
 }

@@ -37,9 +37,9 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 			t.Helper()
 			start := time.Now()
 			for _, e := range usbEntries("1-1", "1-2", "1-3") {
-				u, err := r.device(t.Context(), e, slowAfter)
+				u, isNew, err := r.device(t.Context(), e, slowAfter)
 				if e.Name == "1-2" && wantErr != nil {
-					if err != wantErr || r.replaces(e.Path) {
+					if err != wantErr || isNew {
 						t.Errorf("%s: %s: %+v, %v; want %v", scan, e.Name, u, err, wantErr)
 					}
 				} else if err != nil || u.Serial != "of "+e.Name {
@@ -86,7 +86,7 @@ func TestUSBDeviceIsReadOncePerLink(t *testing.T) {
 		}
 		e := usbEntries("1-1")[0]
 		e.Ino = step.ino
-		if u, err := r.device(t.Context(), e, time.Minute); err != nil || u.Serial != "A1" {
+		if u, _, err := r.device(t.Context(), e, time.Minute); err != nil || u.Serial != "A1" {
 			t.Fatal(u, err)
 		}
 		if reads != step.wantReads {
@@ -96,7 +96,7 @@ func TestUSBDeviceIsReadOncePerLink(t *testing.T) {
 }
 
 // A process restarted in the same boot knows the present devices, however slow they are
-// to read; it reads those with another inode, and reports that they may be the known ones.
+// to read; it reads those with another inode, and reports that they are not the known ones.
 func TestKnownUSBDevicesSurviveARestart(t *testing.T) {
 	t.Parallel()
 	link := sysfs.Entry{Name: "1-1", Path: "1-1", Ino: 71}
@@ -104,7 +104,7 @@ func TestKnownUSBDevicesSurviveARestart(t *testing.T) {
 	first.usb.read = func(string) (device.USB, error) {
 		return device.USB{Vendor: "0403", Product: "6001", Serial: "A1", Speed: "12"}, nil
 	}
-	if _, err := first.usb.device(t.Context(), link, time.Minute); err != nil {
+	if _, _, err := first.usb.device(t.Context(), link, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	known := first.KnownUSB()
@@ -123,18 +123,18 @@ func TestKnownUSBDevicesSurviveARestart(t *testing.T) {
 				s.RestoreUSB(known)
 				e := link
 				e.Ino = ino
-				u, err := s.usb.device(t.Context(), e, slowAfter)
+				u, isNew, err := s.usb.device(t.Context(), e, slowAfter)
 				if ino == link.Ino {
 					if err != nil || u.Serial != "A1" {
 						t.Errorf("%+v, %v", u, err)
 					}
 					return
 				}
-				if err != errSlow || s.usb.replaces(e.Path) {
-					t.Errorf("%+v, %v", u, err)
+				if err != errSlow || !isNew {
+					t.Errorf("%+v, new: %t, %v", u, isNew, err)
 				}
 				time.Sleep(time.Second)
-				if u, err := s.usb.device(t.Context(), e, 0); err != nil || u.Serial != "B2" {
+				if u, _, err := s.usb.device(t.Context(), e, 0); err != nil || u.Serial != "B2" {
 					t.Errorf("later: %+v, %v", u, err)
 				}
 			})

@@ -82,19 +82,8 @@ func (c *scan) markVFIO(n *node) {
 	bus, dir := c.busDevice(n.SysPath)
 	h := c.hardware[dir]
 	if bus == device.PCIBus && h != nil {
-		setVFIO(h)
+		h.PCI.VFIO = true
 	}
-}
-
-// setVFIO marks a PCI function as used by VFIO.
-func setVFIO(h *device.Hardware) {
-	if h.PCI.VFIO {
-		return
-	}
-	// Hardware of earlier scans may have the same value, so a copy is changed.
-	p := *h.PCI
-	p.VFIO = true
-	h.PCI = &p
 }
 
 // vfioOwner returns the owner of the node of an IOMMU group, or nil if the group has only bridges.
@@ -109,7 +98,7 @@ func vfioOwner(group []*device.Hardware) *device.Hardware {
 	// The node of a group with one function can't belong to another function, even if the name of
 	// its driver is unknown, such as the driver of NVIDIA's virtual GPUs.
 	if len(group) == 1 && group[0].PCI.Driver != "" {
-		setVFIO(group[0])
+		group[0].PCI.VFIO = true
 	}
 	return slices.MinFunc(group, func(a, b *device.Hardware) int {
 		if a.PCI.VFIO != b.PCI.VFIO {

@@ -34,7 +34,7 @@ func isNamingLink(name string) bool {
 
 // Follow replaces the links on the way to a file, and the file itself, by their targets. rest is the path of
 // the file below the directory at, which has no links. link returns the target of a link as written, and
-// false for other files. ok is false if there are too many links.
+// false for other files. An absolute target begins at "/". ok is false if there are too many links.
 func Follow(at, rest string, link func(p string) (target string, isLink bool)) (p string, ok bool) {
 	for hops := 0; rest != ""; {
 		elem, after, _ := strings.Cut(rest, "/")
@@ -48,6 +48,9 @@ func Follow(at, rest string, link func(p string) (target string, isLink bool)) (
 		hops++
 		if hops > MaxLinks {
 			return "", false
+		}
+		if path.IsAbs(target) {
+			at = "/"
 		}
 		rest = target + "/" + rest
 	}

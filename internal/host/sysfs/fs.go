@@ -28,9 +28,6 @@ type FS struct {
 	magic uint32
 	// trace records reads. It is nil for a tree that does not record.
 	trace *tracer
-	// openDir is the directory that is open as fd. It is empty if no directory is open.
-	openDir string
-	fd      int
 }
 
 // New returns the tree below root: "/sys", another mount point of the host's sysfs, or a recording.
@@ -123,36 +120,6 @@ const errGone = unix.ENODEV
 
 func (fs FS) abs(rel string) string { return fs.root + "/" + rel }
 
-// enter opens a directory until leave, because the kernel needs as long to walk the long path of a
-// file as for the rest of a read. A missing directory has no files.
-func (fs *FS) enter(dir string) {
-	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
-	fd, err := retry(func() (int, error) {
-		return unix.Open(fs.abs(dir), flags, 0)
-	})
-	if err == nil {
-		fs.openDir = dir
-		fs.fd = fd
-	}
-}
-
-// leave closes the directory that enter has opened.
-func (fs *FS) leave() {
-	if fs.openDir != "" {
-		unix.Close(fs.fd)
-		fs.openDir = ""
-	}
-}
-
-// at returns the path of a file and the directory to which it is relative, as for
-// openat(2).
-func (fs FS) at(dir, name string) (fd int, file string) {
-	if dir == fs.openDir && dir != "" {
-		return fs.fd, name
-	}
-	return unix.AT_FDCWD, fs.abs(dir + "/" + name)
-}
-
 // attr reads one attribute, without its newline and control characters. A missing attribute is an
 // empty string. An error wraps the kernel's error and names the attribute.
 func (fs FS) attr(dir, name string) (string, error) {
@@ -231,8 +198,6 @@ func (fs FS) entries(dir string, accept func(name string) bool) ([]Entry, error)
 	if err != nil {
 		return nil, err
 	}
-	fs.enter(dir)
-	defer fs.leave()
 	list := make([]Entry, 0, len(names))
 	var errs []error
 	for _, name := range names {
@@ -299,9 +264,8 @@ func (fs FS) device(dir, name string) (string, error) {
 }
 
 func (fs FS) readlink(dir, name string, buf []byte) (int, error) {
-	fd, file := fs.at(dir, name)
 	return retry(func() (int, error) {
-		return unix.Readlinkat(fd, file, buf)
+		return unix.Readlink(fs.abs(dir+"/"+name), buf)
 	})
 }
 
@@ -310,9 +274,8 @@ func (fs FS) readlink(dir, name string, buf []byte) (int, error) {
 // formats a text attribute as a whole.
 func (fs FS) read(dir, name string, buf []byte) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
-	dirFD, file := fs.at(dir, name)
 	fd, err := retry(func() (int, error) {
-		return unix.Openat(dirFD, file, flags, 0)
+		return unix.Open(fs.abs(dir+"/"+name), flags, 0)
 	})
 	if err != nil {
 		return 0, err

@@ -78,8 +78,6 @@ func (fs FS) NetPair(dir string) NetPair {
 // phys_port_name and speed (net/core/net-sysfs.c).
 func (fs FS) NetInterface(dir string) (NetInterface, error) {
 	n := NetInterface{DevPort: -1, DevID: -1}
-	fs.enter(dir)
-	defer fs.leave()
 	var masterErr, deviceErr error
 	kind, typeErr := fs.number(dir, "type")
 	n.Type = kind

@@ -68,8 +68,6 @@ type PCIFunction struct {
 // others. Gone reports whether the error means that the function was removed.
 func (fs FS) PCIFunction(dir string) (f PCIFunction, modalias string, err error) {
 	f.PCI = device.PCI{Address: path.Base(dir), SRIOV: "none", VF: -1}
-	fs.enter(dir)
-	defer fs.leave()
 	revision, revisionErr := fs.attr(dir, "revision")
 	f.Revision = strings.TrimPrefix(revision, "0x")
 	var driverErr, groupErr, numaErr error

@@ -29,8 +29,6 @@ func (fs FS) USB() ([]Entry, error) {
 func (fs FS) USBDevice(dir string) (device.USB, error) {
 	var d device.USB
 	var errs []error
-	fs.enter(dir)
-	defer fs.leave()
 	// The kernel adds a device to the bus when it has all its attributes (device_add in
 	// drivers/base/core.c). Before that, its serial number may be missing.
 	current, err := fs.device(usbDevices, path.Base(dir))
