@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -153,11 +154,13 @@ func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) 
 		}
 	}
 	m.problemNote(r, offers)
+	m.sameGroupNotes(r, devices)
 	m.annotationNote(r)
 	m.versionNote(r)
 	m.renamedNodeNote(r, offers)
 	// The notes after this one are about what only CDI can do.
 	if r.Container.CDI {
+		m.returnedNetNote(r)
 		return
 	}
 	m.unmovedNetNote(r, devices)
@@ -349,4 +352,57 @@ func interfaceDirOf(host string) string {
 		}
 	}
 	return ""
+}
+
+// returnedNetNote reports a match by the name of an interface that has another name in the container. When
+// the pod ends, the kernel returns the interface with that name, or as devN if the host has it already
+// (default_device_exit_net in net/core/dev.c). The name of the match then finds nothing.
+func (m *run) returnedNetNote(r *config.Resource) {
+	renamed := func(match config.Match) bool {
+		name := match.Hardware["net"]["name"]
+		literal, _ := name.Literal()
+		isSame := literal != "" && literal == r.Container.NetName.String()
+		return !name.Empty() && !isSame
+	}
+	i := slices.IndexFunc(r.Match, renamed)
+	if i < 0 || len(r.Container.NetName) == 0 {
+		return
+	}
+	m.note(
+		r.Match[i].Place,
+		"driver, usb, pci or attr.dev_port selects the interface whatever its name is",
+		"net.name with container.net_name: when the pod ends, the interface returns under its name in the container, or as devN, and net.name may not find it any more",
+	)
+}
+
+// sameGroupNotes reports the devices of a resource that share the VFIO nodes of an IOMMU group. Shared devices
+// may be used at once, and exclusive ones exclude each other.
+func (m *run) sameGroupNotes(r *config.Resource, devices []candidate) {
+	isOneDevice := r.GroupBy != "" || r.Each == config.EachAll
+	if r.Shared || r.Exclusive || isOneDevice {
+		return
+	}
+	byGroup := make(map[string][]string)
+	for i := range devices {
+		c := &devices[i]
+		hasNode := slices.ContainsFunc(c.picks, func(p pick) bool {
+			return p.node != nil && isVFIONode(p.node)
+		})
+		if number := c.iommuGroup(); number != "" && hasNode {
+			byGroup[number] = append(byGroup[number], c.describe())
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(byGroup)) {
+		names := byGroup[number]
+		if len(names) < 2 {
+			continue
+		}
+		m.note(
+			r.Place,
+			"vfio = true makes one device of them",
+			"%s and %s can't be used by two containers at once, because the first one has the whole group",
+			names[0],
+			andMore(names[1], len(names)-1),
+		)
+	}
 }

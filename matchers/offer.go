@@ -31,9 +31,11 @@ type builder struct {
 	problems []string
 	// omitted is the number of problems beyond maxProblems.
 	omitted int
-	// hasConflict is set if two nodes or mounts are at one path in the container. Only the first conflict is a
-	// problem: twenty nodes at one path would make a text that nobody reads.
-	hasConflict bool
+	// conflicts is the number of nodes and mounts at a path that another one has in the container. Only the first
+	// conflict is described: twenty nodes at one path would make a text that nobody reads.
+	conflicts int
+	// conflictAt is the index of its problem.
+	conflictAt int
 	// reserved has the node or mount at each path in the container.
 	reserved map[string]part
 	// paths has the paths in the container of the device's own nodes and mounts, by their path
@@ -132,6 +134,10 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	}
 	b.offer.Features = b.features()
 	b.check = b.healthCheck()
+	// Beyond maxProblems, the conflict is one of those that are only counted.
+	if b.conflicts > 1 && b.conflictAt < len(b.problems) {
+		b.problems[b.conflictAt] += fmt.Sprintf(" (and %d more such conflicts)", b.conflicts-1)
+	}
 	// No step after this one may add a problem.
 	b.offer.Problem = strings.Join(b.problems, "; ")
 	if b.omitted > 0 {
@@ -346,8 +352,12 @@ func (b *builder) reserve(at device.Text, p part) bool {
 		return true
 	}
 	// The same node or path twice is harmless: a companion may be one of the device's own nodes.
-	if other.source != p.source && !b.hasConflict {
-		b.hasConflict = true
+	if other.source == p.source {
+		return false
+	}
+	b.conflicts++
+	if b.conflicts == 1 {
+		b.conflictAt = len(b.problems)
 		b.problem(
 			"%s and %s would both be at %s in the container%s",
 			other.source,

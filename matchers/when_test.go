@@ -116,4 +116,9 @@ func TestSharedGroup(t *testing.T) {
 	if diff := cmp.Diff([]string{"shared:example.com:b:0000:01:00.1 /dev/vfio/12 /dev/vfio/devices/vfio1 +/dev/vfio/vfio +/dev/iommu"}, sayAll(result.Resources[1].Offers)); diff != "" || len(result.Notes) > 0 {
 		t.Errorf("notes %q, offers (-want +got):\n%s", sayNotes(result.Notes), diff)
 	}
+	result = matchers.Match(parse(t, "container.cdi = true\nmatch = { pci = { id = \"10de:*\" } }"), snap, nil, matchers.Options{Host: &fakeHost{}})
+	want := []string{`test.toml: resource 1 ("x"): PCI function 0000:01:00.0 of IOMMU group 12 and PCI function 0000:01:00.1 of IOMMU group 12 can't be used by two containers at once, because the first one has the whole group`}
+	if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
 }

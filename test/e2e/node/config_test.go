@@ -71,7 +71,8 @@ with = [
 		t.Errorf("exit code %d without --allow, want 1", code)
 	}
 	log := n.plugin.Log()
-	for _, name := range []string{"sockets", "etc", "none"} {
+	// Whether the results of a wildcard may be mounted is decided for each device.
+	for _, name := range []string{"etc", "none"} {
 		if want := "--allow=mount:" + filepath.Join(dir, name); !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q: %s", want, log)
 		}
