@@ -82,11 +82,31 @@ func BenchmarkScan(b *testing.B) {
 				b.Fatal(err, len(snap.Hardware), snap.Problems)
 			}
 		}
-		b.ReportAllocs()
-		before := cpu()
-		for b.Loop() {
-			scan(b, inventory.Batch{All: true})
+		for _, c := range []struct {
+			name  string
+			batch inventory.Batch
+		}{
+			{"full", inventory.Batch{All: true}},
+			{"net", inventory.Batch{Paths: []string{"devices/virtual/net/veth1"}}},
+		} {
+			b.Run(c.name, func(b *testing.B) {
+				b.ReportAllocs()
+				before := cpu()
+				for b.Loop() {
+					scan(b, c.batch)
+				}
+				b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
+			})
 		}
-		b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
 	})
+}
+
+func BenchmarkScanThisHost(b *testing.B) {
+	s := inventory.New(inventory.Options{})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Scan(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

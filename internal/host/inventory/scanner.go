@@ -64,6 +64,7 @@ type Scanner struct {
 	answers chan struct{} // capacity 1: a slow read has returned
 
 	mu   sync.Mutex // held by a scan
+	base *scan      // the last scan without network interfaces, nil if it failed
 	last scanResult // empty before the first scan
 	// virtual are the virtual PCI functions, by path.
 	virtual map[string]virtualFunction
@@ -114,11 +115,15 @@ func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 	return s.Update(ctx, Batch{All: true})
 }
 
-// Update returns the result of Scan after a batch of events. The caller must pass every batch that it has taken.
+// Update returns the result of Scan. After events of only network interfaces, it reads only them, and
+// uses everything else of the last scan. The caller must pass every batch that it has taken.
 func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.addEvents(b, time.Now())
+	if s.base != nil && b.onlyNets() {
+		return s.complete(s.base).snapshot, nil
+	}
 	c, err := s.scan(ctx)
 	return c.snapshot, err
 }
@@ -145,38 +150,49 @@ type scanResult struct {
 
 // scan scans the host. Only a scan without an error has a snapshot. The lock is held.
 func (s *Scanner) scan(ctx context.Context) (*scan, error) {
-	c := &scan{
+	base := &scan{
 		sysfs:      s.sysfs,
 		hardware:   make(map[string]*device.Hardware),
 		interfaces: make(map[string]int),
 		unread:     make(map[string]device.UnreadHardware),
 		unreadPCI:  make(map[string]*device.Hardware),
 	}
+	s.base = nil // until the scan is complete
 	if err := s.sysfs.Check(); err != nil {
-		return c, err
+		return base, err
 	}
 	// Nodes are read before the buses. The kernel adds a device to its bus before its
 	// nodes and removes the nodes first, so that a node whose hardware is not on the
 	// bus afterwards has been removed.
 	tree, err := walkDev(ctx, s.dev)
 	if err != nil {
-		return c, err
+		return base, err
 	}
-	c.tree = tree
-	c.problems = tree.problems
-	located := c.locate(tree.sortedNodes())
-	s.readUSB(ctx, c)
-	s.readPCI(c)
-	c.readMDevs()
-	c.nodes = c.own(located)
+	base.tree = tree
+	base.problems = tree.problems
+	located := base.locate(tree.sortedNodes())
+	s.readUSB(ctx, base)
+	s.readPCI(base)
+	base.readMDevs()
+	base.nodes = base.own(located)
 	if err := ctx.Err(); err != nil {
-		return c, fmt.Errorf("scan the host: %w", err)
+		return base, fmt.Errorf("scan the host: %w", err)
 	}
 	// A recording has no times of creation.
 	isFirst := s.last.Snapshot == nil
 	if isFirst && !tree.recording {
 		s.addRecentNodes(located, time.Now())
 	}
+	c := s.complete(base)
+	s.base = base
+	return c, nil
+}
+
+// complete adds the network interfaces to a scan without them, which it does not change, and makes the
+// snapshot.
+func (s *Scanner) complete(base *scan) *scan {
+	c := base.copy()
+	c.isOld = base == s.base
 	var nets []*device.Node
 	if !s.noNets {
 		nets = c.readNets(&s.nets)
@@ -184,7 +200,30 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 	c.finish()
 	c.makeSnapshot(nets)
 	s.last = scanResult{c.snapshot, c.netInterfaces}
-	return c, nil
+	return c
+}
+
+// copy returns a copy with its own hardware and nodes.
+func (c *scan) copy() *scan {
+	d := *c
+	d.problems = slices.Clone(c.problems)
+	d.hardware = make(map[string]*device.Hardware, len(c.list))
+	d.list = make([]*device.Hardware, 0, len(c.list))
+	for _, h := range c.list {
+		own := *h
+		own.Nodes = nil
+		d.add(&own)
+	}
+	d.nodes = make([]*device.Node, 0, len(c.nodes))
+	for _, n := range c.nodes {
+		own := *n
+		if n.Hardware != nil {
+			own.Hardware = d.hardware[n.Hardware.Path]
+			own.Hardware.Nodes = append(own.Hardware.Nodes, &own)
+		}
+		d.nodes = append(d.nodes, &own)
+	}
+	return &d
 }
 
 // onBus lists the devices on a bus. A bus that the kernel does not have has no devices.
@@ -280,6 +319,7 @@ func (s *Scanner) Answered() <-chan struct{} { return s.answers }
 type scan struct {
 	sysfs         sysfs.FS
 	tree          *devTree
+	isOld         bool // everything but network interfaces is from an earlier scan
 	snapshot      *device.Snapshot
 	nodes         []*device.Node              // by path
 	hardware      map[string]*device.Hardware // by path

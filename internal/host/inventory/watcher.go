@@ -52,9 +52,20 @@ type Batch struct {
 	At time.Time
 }
 
-// mayProbe reports whether drivers may probe the device with a path: it is neither a network interface,
-// "…/net/eth0", nor a disk, "…/block/sda/sda1".
-func mayProbe(p string) bool { return base(up(p)) != "net" && !strings.Contains(p, "/block/") }
+// onlyNets reports whether all events are of network interfaces.
+func (b Batch) onlyNets() bool {
+	if b.All || b.Names || len(b.Paths) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(b.Paths, isNoNet)
+}
+
+// isNoNet reports whether a path is not the path of a network interface, "…/net/eth0".
+func isNoNet(p string) bool { return base(up(p)) != "net" }
+
+// mayProbe reports whether drivers may probe the device with a path: it is neither a network interface
+// nor a disk, "…/block/sda/sda1".
+func mayProbe(p string) bool { return isNoNet(p) && !strings.Contains(p, "/block/") }
 
 // Watcher signals when a host may have changed. It is idle without events. It uses the available
 // ones of its three sources:
