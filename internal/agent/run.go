@@ -171,6 +171,7 @@ func (a *Agent) end(life phases, l *loop, isHandover bool) error {
 	if l != nil && !isHandover {
 		l.finish()
 	}
+	a.reader.Wait()
 	a.turn.close()
 	return err
 }

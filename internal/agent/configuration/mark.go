@@ -108,11 +108,19 @@ func (r *Reader) writeMark() {
 		}
 		next.write(r.options.StateDir)
 	}()
-	if r.good == "" {
+	if r.good != "" {
+		r.Wait()
+	}
+}
+
+// Wait waits briefly for the last write of the mark, so that none follows the end of the program. No other
+// method may run.
+func (r *Reader) Wait() {
+	if r.written == nil {
 		return
 	}
 	select {
-	case <-written:
+	case <-r.written:
 	case <-time.After(writeFor):
 	}
 }

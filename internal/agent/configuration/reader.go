@@ -134,6 +134,7 @@ func New(o Options) (*Reader, Reading, error) {
 	}
 	first := r.begin()
 	if first.Config == nil {
+		r.Wait()
 		return r, first, first.Err
 	}
 	return r, first, nil
