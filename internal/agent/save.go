@@ -180,8 +180,17 @@ func (l *loop) finish() {
 	l.book.Save()
 	l.saves.write()
 	last := *l.saves.last.Load()
-	last.config = l.reader.Keep(l.trial.Good(l.now(), true))
+	last.config = l.endTrial()
 	l.warnUnsaved(last)
+}
+
+// endTrial ends the trial of the configuration at a normal exit. The tries of a configuration that could not be
+// matched in time count.
+func (l *loop) endTrial() error {
+	if !l.trial.IsLate {
+		l.reader.TakeBack()
+	}
+	return l.reader.Keep(l.trial.Good(l.now(), true))
 }
 
 // abandon saves the last state in place of finish, if something that Run has started does not end.
@@ -202,7 +211,7 @@ func (l *loop) abandon() {
 	written := make(chan struct{})
 	go func() {
 		if hasEnded {
-			_ = l.reader.Keep(l.trial.Good(l.now(), true))
+			_ = l.endTrial()
 		}
 		l.saves.write()
 		close(written)

@@ -36,6 +36,8 @@ type mark struct {
 	// Resources are the names of its resources, or of the configuration before it until its text is
 	// parsed. Other resources of the last good configuration are not served instead of it.
 	Resources []string `json:"resources,omitempty"`
+	// isOurs is set if the last try is one of this process.
+	isOurs bool
 }
 
 // readMark reads the mark of an instance that has ended. An unreadable one counts as none.
@@ -56,14 +58,29 @@ func (m mark) suspectUntil(hash string) time.Time {
 	return time.Time{}
 }
 
-// count returns the mark with another try of a configuration.
+// count returns the mark with another try of a configuration. A text that comes back after a broken edit is no
+// other try of this process.
 func (m mark) count(hash string) mark {
+	if hash == m.Hash && m.isOurs {
+		return m
+	}
 	if hash != m.Hash {
 		m.Hash = hash
 		m.Tries = 0
 	}
 	m.Tries++
 	m.Last = time.Now()
+	m.isOurs = true
+	return m
+}
+
+// takeBack returns the mark without the try of this process.
+func (m mark) takeBack() mark {
+	if m.Tries == 1 {
+		return mark{}
+	}
+	m.Tries--
+	m.isOurs = false
 	return m
 }
 

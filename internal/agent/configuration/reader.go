@@ -302,6 +302,17 @@ func (r *Reader) try(next Reading, requested bool) Reading {
 	return next
 }
 
+// TakeBack takes the try of this process back: the program exits normally, so that its configuration did not
+// kill it.
+func (r *Reader) TakeBack() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mark.isOurs {
+		r.mark = r.mark.takeBack()
+		r.writeMark()
+	}
+}
+
 // Keep makes a configuration the last good one, unless it is the zero Reading. It waits for the disk.
 func (r *Reader) Keep(good Reading) error {
 	r.mu.Lock()

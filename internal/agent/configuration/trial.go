@@ -13,6 +13,8 @@ type Trial struct {
 	served Reading
 	// published is when its lists were published, the zero time if they are not complete.
 	published time.Time
+	// IsLate is set if the configuration could not be matched in time.
+	IsLate bool
 }
 
 // Serve follows a reading. It is served from now on, unless it is broken: then the trial of the one that
@@ -31,6 +33,7 @@ func (t *Trial) Serve(r Reading) {
 // in time, so that its lists are not complete. Follow returns when to call it again, the zero time for
 // never.
 func (t *Trial) Follow(now time.Time, late bool) (wake time.Time) {
+	t.IsLate = late
 	if late {
 		t.published = time.Time{}
 		return time.Time{}

@@ -1,6 +1,7 @@
 package configuration_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -188,5 +189,37 @@ func TestLateConfigurationIsNeverGood(t *testing.T) {
 	_, got = n.start()
 	if got.Err != nil || len(got.Config.Resources) != 2 {
 		t.Errorf("the last start serves %d resources, with the error %v", len(got.Config.Resources), got.Err)
+	}
+}
+
+// Only a death counts as a failed try: normal exits before the lists are published are none, and neither is a
+// text that comes back after broken edits.
+func TestNormalExits(t *testing.T) {
+	t.Parallel()
+	const good = "[[resource]]\nname = \"example.com/good\"\nmatch.glob = \"/dev/x\"\n"
+	const next = good + "[[resource]]\nname = \"example.com/next\"\nmatch.glob = \"/dev/x\"\n"
+	n := newNode(t)
+	n.write(good)
+	n.serve(false)
+	for i := range 4 {
+		n.write(next)
+		r, got := n.start()
+		if got.Err != nil {
+			t.Fatalf("after %d normal exits: %v", i, got.Err)
+		}
+		ctx, exit := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		for _, text := range []string{"broken", next, "broken", next, "broken", next} {
+			n.write(text)
+			r.Request()
+			<-r.Readings()
+		}
+		exit()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		r.TakeBack()
+		r.Wait()
 	}
 }
