@@ -64,16 +64,12 @@ func (b *Book) save() error {
 		Grants: grants,
 		Uses:   b.uses,
 	})
-	temp := b.Journal + files.TempSuffix
 	if err == nil {
-		err = os.WriteFile(temp, text, 0o600)
+		err = files.WriteUnsynced(b.Journal, text, 0o600)
 	}
 	if os.IsNotExist(err) {
 		_ = os.MkdirAll(filepath.Dir(b.Journal), 0o755)
-		err = os.WriteFile(temp, text, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(temp, b.Journal)
+		err = files.WriteUnsynced(b.Journal, text, 0o600)
 	}
 	b.isOutdated = err != nil
 	b.logOnce(err, "holds can't be recorded: after a restart, devices of pods that the kubelet has forgotten may be offered")

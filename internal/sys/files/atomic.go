@@ -84,6 +84,11 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	return replace(path, path+TempSuffix, data, mode, true)
 }
 
+// WriteUnsynced is Write without a sync: the file may be lost in a power failure.
+func WriteUnsynced(path string, data []byte, mode fs.FileMode) error {
+	return replace(path, path+TempSuffix, data, mode, false)
+}
+
 // replace is Write with another path for the temporary file, and maybe without a sync.
 func replace(path, temp string, data []byte, mode fs.FileMode, isSynced bool) error {
 	size := int64(len(data))
