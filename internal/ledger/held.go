@@ -36,7 +36,7 @@ func (t *transition) restoreOrphans() {
 			since:    t.in.Now,
 		}
 		taken += rec.parts()
-		if taken > maxOrphans {
+		if taken > maxOrphans || t.taken+rec.parts() > device.MaxParts {
 			t.out.HeldUnlisted++
 			continue
 		}

@@ -126,6 +126,18 @@ func TestAHeldSlotOfAnAbsentDeviceStays(t *testing.T) {
 	}
 }
 
+// Held devices that no list has do not make the lists too large.
+func TestHeldDevicesFitIntoTheLists(t *testing.T) {
+	t.Parallel()
+	var offers []device.Offer
+	for i := range 11 {
+		offers = append(offers, slots(dev(fmt.Sprintf("d%d", i), "a"), 4000))
+	}
+	h := newMachine(t).at(0, res("r", offers...))
+	h.held = map[string]string{"held::8999": "r"}
+	h.at(s, res("r", offers...)).withinBudget()
+}
+
 // Absent devices leave a full list early, and none with a holder does.
 func TestAbsentDevicesLeaveAFullList(t *testing.T) {
 	t.Parallel()
