@@ -62,7 +62,7 @@ func newFlags() *flags {
 		"address of the status page, /metrics, /healthz and /readyz; empty for none")
 	f.all.Var(allowValue{&f.allow}, "allow",
 		"privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
-	f.all.StringSliceVar(&f.allow.Domains, "domains", nil,
+	f.all.Var((*domains)(&f.allow.Domains), "domains",
 		"domains that the configuration may use in names of resources: a list (default any)")
 	// The manifest of the DaemonSet sets NODE_NAME from spec.nodeName, so that it needs no flag.
 	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"),
@@ -197,6 +197,21 @@ type allowValue struct{ *config.Allow }
 func (allowValue) String() string { return "" }
 
 func (allowValue) Type() string { return "list" }
+
+// domains is the value of --domains. Repeated flags add domains.
+type domains []string
+
+// Set adds the domains of a list, separated by commas. An empty list permits no domain.
+func (d *domains) Set(text string) error {
+	for domain := range strings.SplitSeq(text, ",") {
+		*d = append(*d, strings.TrimSpace(domain))
+	}
+	return nil
+}
+
+func (d *domains) String() string { return strings.Join(*d, ",") }
+
+func (*domains) Type() string { return "list" }
 
 // address is the value of a flag that accepts HOST:PORT, or an empty text for none. HOST may be
 // empty.
