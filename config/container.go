@@ -264,10 +264,23 @@ func readHook(v value) device.Hook {
 			return v.literals("a string or a list of strings")
 		}
 		bind(t, "args", &h.Args, readTexts, "arguments of the program, beginning with its name")
-		bind(t, "env", &h.Env, readTexts, `environment of the program: "NAME=VALUE"`)
+		bind(t, "env", &h.Env, value.hookEnv, `environment of the program: "NAME=VALUE"`)
 		t.count("timeout", &h.Timeout, math.MaxInt32, "seconds after which the program is killed")
 	})
 	return h
+}
+
+// hookEnv reads v as the environment of a hook.
+func (v value) hookEnv() []string {
+	env := v.literals(`a list such as ["DEBUG=1"]`)
+	for _, s := range env {
+		// The value may be empty and may contain "=".
+		name, _, hasValue := strings.Cut(s, "=")
+		if !hasValue || name == "" {
+			v.report(quote(s) + ` is not NAME=VALUE: want a variable such as "DEBUG=1"`)
+		}
+	}
+	return env
 }
 
 // readCompanion reads an element of with. A path outside of /dev is a mount. Below /dev, the host decides

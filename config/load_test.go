@@ -105,14 +105,15 @@ func TestLoadDirectory(t *testing.T) {
 		t.Errorf("resources (-want +got):\n%s", diff)
 	}
 
-	// Files with similar names are ignored, with a note for each.
+	// A dangling link and files with similar names are ignored, with a note for each.
+	symlink(t, "nowhere", filepath.Join(dir, "50-gone.toml"))
 	write(t, dir, "60-fuse.TOML", fuse)
 	write(t, dir, "x.yaml", fuse)
 	noted, err := load(dir)
-	if err != nil || noted.Hash != cfg.Hash || len(noted.Notes) != 2 {
+	if err != nil || noted.Hash != cfg.Hash || len(noted.Notes) != 3 {
 		t.Fatalf("with ignored files: %v, notes %q", err, noted.Notes)
 	}
-	for i, name := range []string{"60-fuse.TOML", "x.yaml"} {
+	for i, name := range []string{"50-gone.toml", "60-fuse.TOML", "x.yaml"} {
 		if got := noted.Notes[i].String(); !strings.HasPrefix(got, filepath.Join(dir, name)+": is ignored: ") {
 			t.Errorf("note %d is %q, want one about %s", i, got, name)
 		}
@@ -220,7 +221,7 @@ func TestLoadErrors(t *testing.T) {
 		empty:                           "no file in this directory has a name that ends in \".toml\"",
 		filepath.Join(dir, "hidden"):    "no file in this directory has a name that ends in \".toml\"",
 		filepath.Join(dir, "b.toml"):    "no such file or directory",
-		filepath.Join(dir, "dangling"):  "no such file or directory",
+		filepath.Join(dir, "dangling"):  "b.toml: is ignored: it is a symbolic link to a file that does not exist",
 		filepath.Join(dir, "directory"): "not a regular file",
 	}
 	if runtime.GOOS == "linux" {

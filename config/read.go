@@ -94,6 +94,15 @@ func read(path string) (files []File, ignored []Problem, err error) {
 			continue
 		}
 		f, err := readFile(filepath.Join(dir, e.Name()), shown)
+		isDangling := errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink != 0
+		if isDangling {
+			// One dangling link must not take the resources of the other files away.
+			ignored = append(ignored, Problem{
+				File: shown,
+				Text: "is ignored: it is a symbolic link to a file that does not exist",
+			})
+			continue
+		}
 		if err != nil {
 			return nil, nil, err
 		}
