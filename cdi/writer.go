@@ -121,6 +121,12 @@ func (w *Writer) Missing(spec *Spec) []string {
 	return changedEntries(spec, w.read(w.FileName(spec.Kind)))
 }
 
+// Has reports whether the spec of a kind is on disk.
+func (w *Writer) Has(kind string) bool {
+	_, err := os.Lstat(w.path(w.FileName(kind)))
+	return err == nil
+}
+
 // Edits returns the edits of a qualified name, nil if there is none.
 func (w *Writer) Edits(qualified string) *Edits {
 	kind, name, _ := strings.Cut(qualified, "=")

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -112,11 +113,7 @@ func newDRADriver(a *Agent) *draDriver {
 		Wrote:    a.page.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) {
 			a.page.metrics.CountAllocation(dra.Driver, took, err)
-			// A claim blocks only devices of device plugins: the scheduler knows the other claims. A pass for each
-			// claim would take longer than the claim on a node with a thousand devices.
-			if slices.ContainsFunc(a.members(), (*resource).isOfPlugin) {
-				a.holdsChanged.send()
-			}
+			a.holdsChanged.send() // the claim may block devices of device plugins
 		},
 		Log: a.log,
 	})
@@ -273,6 +270,12 @@ func (d *draDriver) inject(
 		v := deviceOf(m.Name, e)
 		if v.CDI, err = m.Names(&e.Offer); err != nil {
 			return r, nil, err
+		}
+		isInSpec := slices.ContainsFunc(v.CDI, func(name string) bool {
+			return strings.HasPrefix(name, m.Name+"=")
+		})
+		if isInSpec && !d.agent.outputs.specs.Has(m.Name) {
+			return r, nil, fmt.Errorf("device %q: its CDI spec is missing below --cdi-dir", e.Offer.ID)
 		}
 		devices = append(devices, v)
 	}

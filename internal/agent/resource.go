@@ -70,9 +70,6 @@ func newResource(r cdi.Resource, a *Agent) *resource {
 	return res
 }
 
-// isOfPlugin reports whether a device plugin offers the resource.
-func (r *resource) isOfPlugin() bool { return !r.byDRA }
-
 // addResource makes a resource that the ledger lists for the first time. The plugin does not run
 // yet, see loop.startPlugin.
 func (a *Agent) addResource(key string, now time.Time) *resource {

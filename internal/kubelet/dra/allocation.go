@@ -64,6 +64,11 @@ type consumer struct {
 	UID      string `json:"uid"`
 }
 
+// maxList is the maximum length of each list of a claim. The API server allows 32 results, 64
+// configurations and 256 consumers (AllocationResultsMaxSize, DeviceConfigMaxSize and
+// ResourceClaimReservedForMaxSize in k8s.io/api/resource/v1).
+const maxList = 256
+
 // label reports whether a name is a DNS label. Only lower-case letters are allowed, as in names of
 // the API.
 func label(name string) bool {
@@ -90,8 +95,13 @@ func (o *resourceClaim) check(uid string) error {
 	if o.Status.Allocation == nil {
 		return errors.New("is not allocated")
 	}
+	devices := o.Status.Allocation.Devices
+	longest := max(len(devices.Results), len(devices.Config), len(o.Status.ReservedFor))
+	if longest > maxList {
+		return fmt.Errorf("has a list of more than %d elements", maxList)
+	}
 	// Parameters that are ignored might have been meant to take away something.
-	hasParameters := slices.ContainsFunc(o.Status.Allocation.Devices.Config, deviceConfig.isOwn)
+	hasParameters := slices.ContainsFunc(devices.Config, deviceConfig.isOwn)
 	if hasParameters {
 		return fmt.Errorf("has parameters for %s, which the driver does not support: configure another resource instead", Driver)
 	}

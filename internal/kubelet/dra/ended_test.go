@@ -212,3 +212,32 @@ func TestClaimsAtOnce(t *testing.T) {
 		t.Errorf("%d claims of %d were prepared, with %d files, %v, want 1", prepared, n, len(left), err)
 	}
 }
+
+// A claim with lists that no API server makes is refused, and so are names of requests that
+// would be paths.
+func TestClaimsWithoutLimits(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.serve()
+	b.untilDrivers(1)
+	repeated := func(n int) string {
+		many := make([]string, n)
+		for i := range many {
+			many[i] = result("one", "usb-1")
+		}
+		return results(many...)
+	}
+	for what, test := range map[string]struct{ allocation, want string }{
+		"1,000 results": {repeated(1000), "more than 256 elements"},
+		"a path":        {results(result("../../etc", "usb-1")), "must be a DNS label"},
+		"a long name":   {results(result(strings.Repeat("a", 64), "usb-1")), "must be a DNS label"},
+		"two slashes":   {results(result("a/b/c", "usb-1")), "must be a DNS label"},
+		"no name":       {results(result("", "usb-1")), "must be a DNS label"},
+	} {
+		b.api.set(claim("a"), test.allocation)
+		_, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a"))
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", what, err, test.want)
+		}
+	}
+}
