@@ -39,6 +39,10 @@ type registration struct {
 	err error
 	// generation is the generation of the kubelet's socket, 0 if there was no connection.
 	generation uint64
+	// abandoned is set if the Register call was cancelled. The kubelet may still undo it, by
+	// the name of the resource, and with it the next registration. It keeps following the stream of
+	// that one, but does not notice its end: the devices stay Healthy after the program.
+	abandoned bool
 	// lived is how long the attempt and the registration took together.
 	lived time.Duration
 }
@@ -64,7 +68,6 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 
 	own, err := socket.Listen(p.Watch.dir, p.Resource)
 	if err != nil {
-		_ = conn.Close()
 		r.err = err
 		return r
 	}
@@ -78,15 +81,19 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 	go func() {
 		defer close(answered)
 		err := conn.register(registering, p.Resource, own.Name)
-		_ = conn.Close()
 		cancel() // no timer fires in a registration that lives
 		answered <- err
 	}()
 	r.ended, r.err = p.follow(ctx, s, own, r.generation, answered, func() {
 		p.registered(cause, time.Since(began))
 	})
-	cancel() // if there is no answer yet, nobody waits for it
-	<-answered
+	select {
+	case <-answered:
+	default:
+		r.abandoned = true
+		cancel()
+		<-answered
+	}
 	r.lived = time.Since(began)
 	return r
 }
@@ -180,6 +187,8 @@ const (
 	// registration: the kubelet closes the connection a few instructions before it forgets
 	// the client.
 	retryFast = time.Millisecond
+	// retryAbandoned is the delay after a Register call without an answer.
+	retryAbandoned = 100 * time.Millisecond
 	// retryMin and retryMax bound the delay after a failure.
 	retryMin = 10 * time.Millisecond
 	retryMax = 5 * time.Second
@@ -206,6 +215,9 @@ func (b *backoff) next(r registration, age time.Duration) time.Duration {
 	}
 	b.tries++
 	if b.tries == 1 {
+		if r.abandoned {
+			return retryAbandoned
+		}
 		return retryFast
 	}
 	d := retryMax
