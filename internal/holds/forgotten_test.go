@@ -83,7 +83,7 @@ func TestReadsDuringQuery(t *testing.T) {
 
 // While the successor reads the checkpoint again, no pod is lost: neither one that runs, nor one that has no
 // cgroup yet.
-func TestReviewDuringTakeOver(t *testing.T) {
+func TestLoadDuringTakeOver(t *testing.T) {
 	onHost(t, func(h *host) {
 		h.cgroups.Start(podUID)
 		h.save(map[string][]string{podUID: {"a"}, nextUID: {"b"}}) // the network of the second one is not ready
