@@ -185,9 +185,9 @@ func (c *claims) end(own *prepared) error {
 	return nil
 }
 
-// followEnds removes the claims that have ended without another call of the kubelet until ctx is cancelled:
-// released ones when the processes of their pods have ended, which causes no event, and those that an answer
-// of the kubelet lacks.
+// followEnds removes claims that end without another call of the kubelet, until ctx is cancelled: released
+// claims whose pods have no process left, which causes no event, and claims that are missing from an answer of
+// the kubelet.
 func (c *claims) followEnds(ctx context.Context) {
 	delay := c.timing.poll
 	for {

@@ -48,6 +48,10 @@ type KubeletWatch struct {
 	changed chan struct{}
 	// hasRetired is set by Retire.
 	hasRetired bool
+
+	connMu sync.Mutex
+	// conn is the connection in use, nil if there is none.
+	conn *kubeletConn
 }
 
 // NewKubeletWatch makes a watch of dir, the kubelet's device-plugins directory.
@@ -88,6 +92,10 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 	defer running.Wait()
 	running.Go(func() {
 		_ = w.Files.Run(ctx) // always nil
+	})
+	running.Go(func() {
+		// The first registrations find a connection, which is made while the host is scanned.
+		_, _ = w.connect(ctx) // there may be no kubelet yet
 	})
 	for {
 		select {
