@@ -134,7 +134,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	}
 	b.offer.Features = b.features()
 	b.check = b.healthCheck()
-	// Beyond maxProblems, the conflict is one of those that are only counted.
+	// A conflict beyond maxProblems has no text to extend: only its count is kept.
 	if b.conflicts > 1 && b.conflictAt < len(b.problems) {
 		b.problems[b.conflictAt] += fmt.Sprintf(" (and %d more such conflicts)", b.conflicts-1)
 	}

@@ -84,8 +84,8 @@ func (m *run) whyInactive(when *config.When) (why string, isError bool) {
 	return "", false
 }
 
-// firstMatch returns the first path of the host that a glob matches. Nodes, links and directories below
-// /dev are those of the snapshot. If complete is not set, there may be another path.
+// firstMatch returns the first path of the host that a glob matches. Below /dev, it searches the nodes, links and
+// directories of the snapshot. If complete is not set, the search was cut off, and there may be another path.
 func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
 	// A directory exists, too, even if it has no node.
 	paths := slices.Clone(m.snap.Dirs)

@@ -333,13 +333,13 @@ var hints = map[string]string{
 	"run-dir": `in a pod, volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`,
 	"state-dir": "make room in the directory and make it writable, or name another one with --state-dir; it is tried again with the next change; " +
 		`in a pod, volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`,
-	"cdi-dir": "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule; " +
+	"cdi-dir": "container.cdi needs a directory that container runtimes read CDI specs from, usually /var/run/cdi or /etc/cdi; " +
 		`in a pod, volume "cdi" of the DaemonSet: cdi.enabled in the chart's values mounts cdi.directory`,
 	"nfd-dir": "it is the features.d that Node Feature Discovery reads, and exists; " +
 		`in a pod, volume "nfd" of the DaemonSet: nfd.directory in the chart's values is a hostPath that can be written`,
-	"device-info-dir": "create the directory, or name that of Multus with --device-info-dir: /var/run/k8s.cni.cncf.io/devinfo/dp as a rule; " +
+	"device-info-dir": "create the directory, or name that of Multus with --device-info-dir, usually /var/run/k8s.cni.cncf.io/devinfo/dp; " +
 		"in a pod, a volume of the DaemonSet, extraVolumes in the chart's values, is a hostPath that can be written",
-	"cgroup": `it is the host's /sys/fs/cgroup as a rule; in a pod, volume "cgroup" of the DaemonSet, read-only`,
+	"cgroup": `usually it is the host's /sys/fs/cgroup; in a pod, volume "cgroup" of the DaemonSet, read-only`,
 	"listen": "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none; " +
 		`in a pod, port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
 }

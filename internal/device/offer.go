@@ -176,8 +176,8 @@ type Response struct {
 	Annotations map[string]string
 	// CDI are qualified CDI device names.
 	CDI []string
-	// Places has the source on the host of each path and interface in the container, also of those that a CDI
-	// name of this program brings.
+	// Places maps each path and interface in the container to its source on the host. It includes what CDI
+	// names of this program inject.
 	Places map[string]string
 }
 
