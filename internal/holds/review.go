@@ -17,6 +17,9 @@ const (
 	// forgottenAfter is how long a pod may run after the checkpoint has lost it: the kubelet frees the slot of
 	// a static pod when its manifest is removed, and its processes may be about to end. Grant waits for them.
 	forgottenAfter = time.Second
+	// readRest is the time between two reads of the checkpoint that nobody waits for. A grant covers what the
+	// checkpoint says in between, see grantTime.
+	readRest = 20 * time.Millisecond
 	// firstRefresh and lastRefresh bound the time between two refreshes while something waits for a
 	// hold that only the checkpoint knows. The time doubles: a kubelet that has just started does not
 	// forget pods before it has the list of the API server.
@@ -134,7 +137,8 @@ func (r *refreshes) done(now time.Time) time.Time {
 	return r.at
 }
 
-// followCheckpoint reads each new checkpoint at once and asks Run for a look.
+// followCheckpoint reads a new checkpoint at once and asks Run for a look. It rests after each read, because
+// the kubelet writes the file with each list: a hundred times while as many resources register.
 func (b *Book) followCheckpoint(ctx context.Context, replaced <-chan struct{}) {
 	for {
 		select {
@@ -144,6 +148,10 @@ func (b *Book) followCheckpoint(ctx context.Context, replaced <-chan struct{}) {
 		}
 		b.follow(ctx)
 		b.request()
+		select {
+		case <-ctx.Done():
+		case <-time.After(readRest):
+		}
 	}
 }
 
