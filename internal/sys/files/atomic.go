@@ -84,13 +84,28 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	return replace(path, path+TempSuffix, data, mode, true)
 }
 
-// WriteUnsynced is Write without a sync: the file may be lost in a power failure.
-func WriteUnsynced(path string, data []byte, mode fs.FileMode) error {
-	return replace(path, path+TempSuffix, data, mode, false)
+// replace is Write with another path for the temporary file, and maybe without a sync: then the file may be
+// lost in a power failure.
+func replace(path, temp string, data []byte, mode fs.FileMode, isSynced bool) error {
+	removeErr := remove(temp) // fails in a read-only file system
+	have, err := Read(path, int64(len(data)))
+	if err == nil && bytes.Equal(have, data) {
+		return nil
+	}
+	if removeErr != nil {
+		return removeErr
+	}
+	return overwrite(path, temp, data, mode, isSynced)
 }
 
-// replace is Write with another path for the temporary file, and maybe without a sync.
-func replace(path, temp string, data []byte, mode fs.FileMode, isSynced bool) error {
+// Overwrite is Write without a look at the present content, and without a sync. It is the cheapest way to
+// replace a file that changes with each call.
+func Overwrite(path string, data []byte, mode fs.FileMode) error {
+	return overwrite(path, path+TempSuffix, data, mode, false)
+}
+
+// overwrite is Overwrite with another path for the temporary file, and maybe with a sync.
+func overwrite(path, temp string, data []byte, mode fs.FileMode, isSynced bool) error {
 	size := int64(len(data))
 	if size > MaxSize {
 		return &fs.PathError{
@@ -99,19 +114,13 @@ func replace(path, temp string, data []byte, mode fs.FileMode, isSynced bool) er
 			Err:  tooLarge(size, MaxSize),
 		}
 	}
-	removeErr := remove(temp) // fails in a read-only file system
-	have, err := Read(path, size)
-	if err == nil && bytes.Equal(have, data) {
-		return nil
-	}
-	if removeErr != nil {
-		return removeErr
-	}
 	// The content must be on the disk before the name points to it.
-	err = create(temp, data, mode, isSynced)
+	err := create(temp, data, mode, isSynced)
+	if errors.Is(err, fs.ErrExist) && remove(temp) == nil {
+		err = create(temp, data, mode, isSynced)
+	}
 	if err == nil {
-		_ = syscall.Rmdir(path) // fails for a file
-		err = os.Rename(temp, path)
+		err = rename(temp, path)
 	}
 	if err != nil {
 		return errors.Join(err, remove(temp))
@@ -120,6 +129,15 @@ func replace(path, temp string, data []byte, mode fs.FileMode, isSynced bool) er
 		return nil
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// rename renames a file. It replaces an empty directory too.
+func rename(from, to string) error {
+	err := os.Rename(from, to)
+	if errors.Is(err, fs.ErrExist) && syscall.Rmdir(to) == nil {
+		err = os.Rename(from, to)
+	}
+	return err
 }
 
 // Remove removes the file at path, and the temporary file that a crash left. A missing file is not an
