@@ -13,7 +13,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 )
 
-// BenchmarkGrant grants a slot on a node whose pods have 50 devices.
+// BenchmarkGrant grants a slot on a node whose pods have 50 devices, each time another one, so that each grant
+// is written.
 func BenchmarkGrant(b *testing.B) {
 	var entries []string
 	for i := range 50 {
@@ -35,10 +36,14 @@ func BenchmarkGrant(b *testing.B) {
 		Log:        slog.New(slog.DiscardHandler),
 	})
 	book.Load(b.Context(), true)
-	slots := []holds.Slot{{ID: "a", Device: wanted("a")}}
+	slot := holds.Slot{ID: "a", Device: wanted("a")}
+	other := holds.Slot{ID: "b", Device: wanted("b")}
 	for b.Loop() {
-		if _, err := book.Grant(b.Context(), slots); err != nil {
+		cancel, err := book.Grant(b.Context(), []holds.Slot{slot})
+		if err != nil {
 			b.Fatal(err)
 		}
+		cancel()
+		slot, other = other, slot
 	}
 }
