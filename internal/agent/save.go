@@ -240,7 +240,7 @@ func (l *loop) warnUnsaved(s saved) (written bool) {
 // that a file system has space again, or that a reset has ended.
 const (
 	firstRetry = 10 * time.Second
-	lastRetry  = 10 * time.Minute
+	lastRetry  = time.Minute
 )
 
 // retry is the clock for what has failed.

@@ -24,15 +24,19 @@ const tick = 20 * time.Millisecond
 // in which the program neither ran nor was runnable.
 func (w *world) settle() *violation {
 	budget := time.Second
-	if w.truth.diskHealed {
-		budget += 11 * time.Second // no event announces free space on a disk
+	// No event announces free space on a disk. It is looked for after ten seconds, and later once a minute.
+	switch {
+	case w.truth.diskHealed && *waits:
+		budget += time.Minute
+	case w.truth.diskHealed:
+		budget += 11 * time.Second
 	}
 	budget += min(5*time.Second, 10*time.Millisecond<<min(w.truth.streamEnds, 9)) // backoff of registrations
 	if w.truth.streamCut {
 		budget += 5 * time.Second // timeout of a stream, which the kubelet may end before it is open
 	}
 	idle := time.Duration(0)
-	deadline := time.Now().Add(timeout)
+	deadline := time.Now().Add(timeout + budget)
 	for {
 		changed := w.kubelet.Changed()
 		if v := w.always(); v != nil {
