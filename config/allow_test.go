@@ -79,6 +79,7 @@ with = [
   { path = "${devnode}" },
   { path = "/dev/kfd" },
   { path = "/etc/vendor" },
+  { path = "/srv/x/${kernel}*" },
 ]
 container.cdi = true
 container.hooks = { hook_name = "prestart", path = "/bin/true" }
@@ -124,6 +125,7 @@ match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 		`resource 1 ("gpu"): with 2: path | --allow=mount:/opt/b`,
 		`resource 1 ("gpu"): with 3: path | --allow=mount:/run`,
 		`resource 1 ("gpu"): with 6: path | --allow=mount:/etc/vendor`,
+		`resource 1 ("gpu"): with 7: path | --allow=mount:/srv/x`,
 		`resource 1 ("gpu"): container.hooks | --allow=hooks`,
 		`resource 2 ("socket"): match 1: glob | --allow=mount:/run/vendor`,
 		`resource 2 ("socket"): match 1: glob | --allow=mount:/run/one`,

@@ -261,8 +261,9 @@ type Virtual struct {
 type Companion struct {
 	// Place names the companion in messages.
 	Place string
-	// Path is the path of a single companion. If it is empty, Glob is set: several companions.
+	// Path is a path, or a pattern if Glob is set. The values of variables are literal in a pattern.
 	Path device.Text
+	// Glob is Path as a pattern, with wildcards in place of its variables. It is empty for a single companion.
 	Glob pattern.Values
 	// Mount is set for a bind mount, because the path is not below /dev. Below /dev, any path that is no
 	// device node is a mount as well.

@@ -291,7 +291,7 @@ func readCompanion(v value) Companion {
 		Permissions: defaultPermissions,
 	}
 	v.read(func(t *table) {
-		t.key("path", c.readPath, "path of a device node, file, socket or directory, or a pattern without variables")
+		t.key("path", c.readPath, "path of a device node, file, socket or directory, or a pattern")
 		t.require("path", `a path such as "/dev/kfd"`)
 		t.text("container_path", &c.ContainerPath, companionPath,
 			`path in the container; a "/" at the end is a directory to put nodes in`)
@@ -310,22 +310,22 @@ func readCompanion(v value) Companion {
 // requests.
 func (c *Companion) readPath(v value) {
 	written, _ := v.raw.(string)
-	hasVariable := strings.Contains(written, "${")
-	isPattern := !hasVariable && strings.ContainsAny(written, `*?[{\`)
-	switch {
-	case isPattern && strings.HasPrefix(written, devDir):
-		c.Glob = v.glob(nodeGlob)
-	case isPattern:
-		c.Glob = v.glob(mountGlob)
-		c.Mount = true
-		v.needsMounts(c.Glob)
-	default:
-		c.Path = v.text(hostPath)
-		// Variables are not known yet, but the values of most of them have no "/".
-		c.Mount = len(c.Path) > 0 && !strings.HasPrefix(sample(c.Path), devDir)
+	parsed, _ := parseText(written) // text reports its problems
+	// Variables are not known yet, but the values of most of them have no "/".
+	isOfDev := strings.HasPrefix(sample(parsed), devDir)
+	if isPattern(parsed) {
+		c.Path = v.text(hostGlob)
+		c.Glob = v.glob(c.Path, isOfDev)
+		c.Mount = !isOfDev
 		if c.Mount {
-			v.needsMount(c.Path.String(), c.Path[0].Literal, len(c.Path.Vars()) == 0)
+			v.needsMounts(c.Glob)
 		}
+		return
+	}
+	c.Path = v.text(hostPath)
+	c.Mount = len(c.Path) > 0 && !isOfDev
+	if c.Mount {
+		v.needsMount(c.Path.String(), c.Path[0].Literal, len(c.Path.Vars()) == 0)
 	}
 }
 

@@ -92,13 +92,40 @@ func (v value) pattern(k kind) (p pattern.Values, ok bool) {
 // errTooManyPatterns is the rule for a pattern beyond maxPatterns.
 var errTooManyPatterns = fmt.Errorf("exceeds the limit of %d KiB for all patterns of a configuration, with their alternatives spelled out", maxPatterns>>10)
 
-// glob reads v as one pattern of paths that is not negated.
-func (v value) glob(k kind) (glob pattern.Values) {
-	v.checked(k.want, func(s string) (err error) {
-		glob, err = v.r.parsePositive(k, s)
+// isPattern reports whether a text has wildcards. A literal "${" is none.
+func isPattern(text device.Text) bool {
+	return slices.ContainsFunc(text, func(p device.Part) bool {
+		literal := strings.ReplaceAll(p.Literal, "${", "")
+		return strings.ContainsAny(literal, `*?[{\`)
+	})
+}
+
+// glob returns the pattern of text, which is what v says, with wildcards in place of its variables. It must not be
+// negated. isOfDev is set if it is for paths below /dev.
+func (v value) glob(text device.Text, isOfDev bool) (glob pattern.Values) {
+	// The text is already reported.
+	if len(text) == 0 {
+		return glob
+	}
+	k := mountGlob
+	if isOfDev {
+		k = nodeGlob
+	}
+	v.checked(k.want, func(string) (err error) {
+		glob, err = v.r.parsePositive(k, text.Expand(anyValue).String())
 		return err
 	})
 	return glob
+}
+
+// anyValue returns a pattern of the values of a variable, which are not empty: most of them have no "/".
+func anyValue(name string) (string, bool) {
+	v, known := variableNamed(name)
+	if strings.HasPrefix(v.sample, devDir) {
+		return devDir + "**/?*", known
+	}
+	// A "*" before the next wildcard would be "**".
+	return "?*", known
 }
 
 // parsePositive parses one pattern of paths that must select something.

@@ -122,7 +122,7 @@ annotations = { "example.com/n" = "${resource}" }
 				Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 1`, Path: device.Text{lit("/dev/kfd"), vars("1")}, Optional: true,
 				Permissions: "rwm", ContainerPath: device.Literal("/dev/k/"),
 			},
-			{Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 2`, Glob: libraries, Mount: true, Permissions: "rw"},
+			{Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 2`, Path: device.Literal("/usr/lib/*.so"), Glob: libraries, Mount: true, Permissions: "rw"},
 			{
 				Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 3`, Mount: true, Permissions: "rw",
 				Path: device.Text{lit("/run/"), vars("id")}, ContainerPath: device.Literal("/run/x"), Optional: true,

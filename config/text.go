@@ -234,6 +234,7 @@ var (
 		check:  pathOrDirectory,
 	}
 	hostPath       = role{want: `a path such as "/dev/kfd"`, at: atListing, check: pathOnHost}
+	hostGlob       = role{want: `a path such as "/dev/kfd"`, at: atListing, check: variablesInPattern}
 	companionPath  = role{want: `a path such as "/dev/kfd"`, at: atListing, check: pathOrDirectory}
 	entryValue     = role{want: "a string", at: afterPath}
 	annotationKey  = role{want: "a string", at: afterPath, check: annotationName}
@@ -403,6 +404,15 @@ func pathOnHost(written, sample string) error {
 		return absolutePath(written, sample)
 	}
 	return pathBelowDev(written, sample)
+}
+
+// variablesInPattern checks the variables of a pattern. A "\" before a variable would only escape the first
+// character of its value.
+func variablesInPattern(written, _ string) error {
+	if strings.Contains(written, `\${`) {
+		return broken(`has a "\" before a variable, whose value is literal anyway`)
+	}
+	return nil
 }
 
 // absolutePath checks a path as written, with samples for its variables or wildcards. written is

@@ -1,10 +1,13 @@
 package matchers
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // addNet adds a network interface of the device, which CDI moves into the container. Without CDI, the
@@ -141,10 +144,19 @@ func (b *builder) addCompanion(c *config.Companion) {
 
 // addGlobbedCompanions adds the companions that a glob selects.
 func (b *builder) addGlobbedCompanions(c *config.Companion, what string) {
-	found := b.filesOf(c)
+	written, ok := b.text("path of a "+what, c.Path, b.c)
+	if !ok {
+		return
+	}
+	glob, err := b.globOf(c)
+	if err != nil {
+		b.problem("path of a %s: %v", what, err)
+		return
+	}
+	found := b.filesOf(c, glob)
 	isMissing := len(found.nodes)+len(found.paths) == 0
 	if isMissing && !c.Optional {
-		b.problem("%s %s is missing: nothing matches", what, c.Glob.Patterns()[0])
+		b.problem("%s %s is missing: nothing matches", what, written)
 	}
 	for _, n := range found.nodes {
 		b.companionNode(c, n, n.Path)
@@ -154,24 +166,51 @@ func (b *builder) addGlobbedCompanions(c *config.Companion, what string) {
 	}
 }
 
-// filesOf finds the nodes or paths that the glob of a companion selects. They are the same for all
-// devices, because a glob has no variables. A link to a node is a path to mount: as a node, it would give
-// access to the devices of other containers.
-func (m *run) filesOf(c *config.Companion) companionFiles {
+// globOf returns the glob of a companion, with the values of its variables for the device.
+func (b *builder) globOf(c *config.Companion) (pattern.Values, error) {
+	if len(c.Path.Vars()) == 0 {
+		return c.Glob, nil
+	}
+	text, err := expand(c.Path, func(name string) (device.Text, error) {
+		value, err := b.valueInPath(name, b.c)
+		return device.Literal(escaped(value.String())), err
+	})
+	if err != nil {
+		return pattern.Values{}, err
+	}
+	glob, err := pattern.Parse(pattern.Path, text.String())
+	if err != nil {
+		err = fmt.Errorf("%q %w", text, err)
+	}
+	return glob, err
+}
+
+// escaped returns a text that is literal in any part of a pattern, also in a class.
+func escaped(value string) string {
+	if value == "" {
+		return ""
+	}
+	return `\` + strings.Join(strings.Split(value, ""), `\`)
+}
+
+// filesOf finds the nodes or paths that the glob of a companion selects. A link to a node is a path to mount: as
+// a node, it would give access to the devices of other containers.
+func (m *run) filesOf(c *config.Companion, glob pattern.Values) companionFiles {
 	// An empty result is also kept: it costs as much as any other.
-	found, isKnown := m.companions[c]
+	key := companionGlob{c, glob.Patterns()[0]}
+	found, isKnown := m.companions[key]
 	if isKnown {
 		return found
 	}
-	found.paths = m.files(c.Place, c.Glob)
+	found.paths = m.files(c.Place, glob)
 	if !c.Mount {
 		for _, n := range m.snap.Nodes {
-			if !m.isLate(c.Glob) && c.Glob.Match(n.Path) {
+			if !m.isLate(glob) && glob.Match(n.Path) {
 				found.nodes = append(found.nodes, n)
 			}
 		}
 		for _, l := range m.snap.Links {
-			if !m.isLate(c.Glob) && c.Glob.Match(l.Path) {
+			if !m.isLate(glob) && glob.Match(l.Path) {
 				found.paths = append(found.paths, l.Path)
 			}
 		}
@@ -184,7 +223,7 @@ func (m *run) filesOf(c *config.Companion) companionFiles {
 		slices.Sort(found.paths)
 		found.paths = slices.Compact(found.paths)
 	}
-	m.companions[c] = found
+	m.companions[key] = found
 	return found
 }
 

@@ -30,6 +30,13 @@ func TestCompanions(t *testing.T) {
 		{name: "glob", toml: fuse + `with = { path = "/dev/snd/*C0*", container_path = "/dev/audio/" }`, want: []string{"fuse /dev/fuse +/dev/snd/controlC0>/dev/audio/controlC0 +/dev/snd/pcmC0D0c>/dev/audio/pcmC0D0c +/dev/snd/pcmC0D0p>/dev/audio/pcmC0D0p"}},
 		{name: "wildcard of the device", toml: `match = { usb = {}, glob = "/dev/snd/pcmC*D*c" }
 with = { path = "/dev/snd/controlC${1}" }`, want: []string{"usb:046d:082d:2B5D3F1F /dev/snd/pcmC1D0c +/dev/snd/controlC1"}},
+		{name: "pattern with the wildcard of the device", toml: `match = { usb = {}, glob = "/dev/snd/controlC*" }
+with = { path = "/dev/snd/pcmC${1}D*" }`, want: []string{"usb:046d:082d:2B5D3F1F /dev/snd/controlC1 +/dev/snd/pcmC1D0c"}},
+		{name: "a variable is literal in a pattern", toml: `match.virtual = [{ name = "v", vars = { card = "*", cards = "0-9" } }]
+with = [{ path = "/dev/snd/controlC${var:card}*" }, { path = "/dev/snd/*C[${var:cards}]D*", optional = true }, { path = "/dev/snd/{x,controlC${var:card}}", optional = true }]`,
+			want: []string{"virtual:example.com:x:v +/dev/snd/pcmC0D0c +/dev/snd/pcmC0D0p !companion /dev/snd/controlC** is missing: nothing matches"}},
+		{name: "pattern with a variable without a value", toml: fuse + `with = { path = "/dev/v4l/by-path/${usb.path}*" }`,
+			want: []string{"fuse /dev/fuse !path of a companion: ${usb.path} has no value for /dev/fuse"}},
 		{name: "a node of the device stays its own", toml: `match = { usb = {}, glob = "/dev/snd/*" }
 with = { path = "/dev/snd/*C1*" }`, want: []string{"usb:046d:082d:2B5D3F1F /dev/snd/controlC1 /dev/snd/pcmC1D0c"}},
 		{name: "missing", machine: desktop, host: gone, toml: fuse + `with = { path = "/dev/kfd" }`, want: []string{"fuse /dev/fuse !companion /dev/kfd is missing"}},
@@ -43,6 +50,8 @@ with = { path = "/dev/snd/controlC${1}", optional = true }`, want: []string{`usb
 		{name: "mount missing and optional", toml: fuse + `with = { path = "/run/x.sock", optional = true }`, host: gone, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock"}},
 		{name: "mount of a directory below /dev", toml: fuse + `with = { path = "/dev/dri/by-path" }`, host: gone, want: []string{"fuse /dev/fuse mount /dev/dri/by-path>/dev/dri/by-path"}},
 		{name: "mount by glob", toml: fuse + `with = { path = "/opt/*", container_path = "/fw/" }`, host: globs, want: []string{"fuse /dev/fuse mount /opt/a>/fw/a mount /opt/b>/fw/b"}},
+		{name: "mount by glob with a variable", host: fakeHost{glob: files("/opt/fuse.bin", "/opt/x.bin", "/etc/fuse.bin")}, toml: fuse + `with = { path = "/{opt,etc}/${kernel}.*" }`,
+			want: []string{"fuse /dev/fuse mount /etc/fuse.bin>/etc/fuse.bin mount /opt/fuse.bin>/opt/fuse.bin"}},
 		{name: "files by pattern below /dev", host: fakeHost{glob: files("/dev/snd/controlC0", "/dev/snd/by-path", "/dev/snd/socket")}, toml: fuse + `with = { path = "/dev/snd/[cs]o*" }`,
 			want: []string{"fuse /dev/fuse +/dev/snd/controlC0 +/dev/snd/controlC1 mount /dev/snd/socket>/dev/snd/socket"}},
 		{name: "a file below /dev", toml: fuse + `with = { path = "/dev/log", permissions = "rw" }`, want: []string{"fuse /dev/fuse mount /dev/log>/dev/log"}},

@@ -229,6 +229,11 @@ func TestDangerAllowed(t *testing.T) {
 
 		{name: "a companion", toml: "match.glob = \"/dev/fuse\"\nwith = [{ path = \"/dev/sd?\" }]", opts: allowed,
 			want: []string{"x: fuse /dev/fuse !companion /dev/sda " + block + along + "; companion /dev/sdb " + block + along}},
+		{name: "a companion by a pattern with a variable", toml: "match = { virtual = [{ name = \"v\", vars = { x = \"m\", y = \"*\" } }] }\nwhen.node_name = \"*\"\nwith = [{ path = \"/dev/${var:x}e?\" }, { path = \"/dev/s${var:y}?\" }]", opts: allowed,
+			want: []string{"x: virtual:example.com:x:v !companion /dev/mem " + mem + along + "; companion /dev/s*? is missing: nothing matches"}},
+		{name: "a mount by a pattern with a variable", toml: "match = { virtual = [{ name = \"v\", vars = { x = \"y\" } }] }\nwhen.node_name = \"*\"\nwith = [{ path = \"/{opt,etc}/${var:x}*\" }]",
+			opts: func(o *matchers.Options) { host(o).glob = files("/opt/y1", "/etc/y1") },
+			want: []string{"x: virtual:example.com:x:v mount /opt/y1>/opt/y1 !mount /etc/y1 requires --allow=mount:/etc/y1 or a directory above it"}},
 		{name: "a companion, wanted", toml: "match = { glob = \"/dev/fuse\", dangerous = true }\nwith = [{ path = \"/dev/sda\" }]", opts: allowed, want: []string{"x: fuse /dev/fuse +/dev/sda"}},
 		{name: "a companion, wanted and not allowed", toml: "match = { glob = \"/dev/fuse\", dangerous = true }\nwith = [{ path = \"/dev/sda\" }]",
 			want: []string{"x: fuse /dev/fuse !companion /dev/sda " + block + along}},

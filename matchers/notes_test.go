@@ -114,6 +114,7 @@ func TestDirs(t *testing.T) {
 		{"excluded and hardware", "match = { usb = {}, glob = \"/dev/snd/*\" }\nexclude.glob = \"/dev/dri/*\"", []string{"/dev/dri", "/dev/snd"}},
 		{"companions", "match.glob = \"/dev/snd/pcmC*D*c\"\nwith = [{ path = \"/dev/net/tun\" }, { path = \"/dev/v4l/by-id/x${1}\" }, { path = \"/dev/dri/*\" }, { path = \"/opt/fw\" }]",
 			[]string{"/dev/dri", "/dev/net", "/dev/snd", "/dev/v4l/by-id", "/opt"}},
+		{"companions by a pattern with a variable", "match.glob = \"/dev/snd/pcmC*D*c\"\nwith = [{ path = \"/dev/serial/${kernel}/*\" }, { path = \"/opt/x${1}/*/fw*\" }, { path = \"/dev/bus/${kernel}*\" }]", []string{"/dev/bus", "/dev/serial", "/dev/serial/by-id", "/dev/serial/by-path", "/dev/snd", "/opt"}},
 		{"no glob", `match.usb = {}`, nil},
 		{"when", "match.usb = {}\nwhen.exists = [\"!/dev/dri/*\", \"/dev/kfd\", \"/sys/module/nvidia\"]", []string{"/dev", "/dev/dri"}},
 		{"what is mounted", "match = { glob = [\"/run/vendor/*/x.sock\", \"!/run/vendor/a*/*\"] }\nwith = [{ path = \"/opt/${1}/fw\" }, { path = \"/dev/dri/by-*\" }, { path = \"/etc/vendor/x.conf\", container_path = \"/x\" }, { path = \"/var/x\", container_path = \"/y\", optional = true }]",

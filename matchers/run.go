@@ -33,9 +33,9 @@ type run struct {
 	owners map[any]*config.Resource
 	// ids has the offered IDs.
 	ids map[string]bool
-	// companions has the results of globs of companions. A glob has no variables, so that its
-	// result is the same for each device.
-	companions map[*config.Companion]companionFiles
+	// companions has the results of globs of companions. Without variables, the result is the same for
+	// each device.
+	companions map[companionGlob]companionFiles
 	// deadline limits the time of the current resource, and unknown are its keys that could not be read.
 	deadline deadline
 	unknown  []unknown
@@ -117,6 +117,12 @@ func (m *run) noteLeftOut() {
 	}
 }
 
+// companionGlob is the glob of a companion, with the values of its variables.
+type companionGlob struct {
+	companion *config.Companion
+	pattern   string
+}
+
 // companionFiles are the nodes that a companion selects, or the paths to mount.
 type companionFiles struct {
 	// nodes is empty for a companion outside of /dev.
@@ -137,7 +143,7 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		named:      make(map[string]*config.Resource),
 		owners:     make(map[any]*config.Resource),
 		ids:        make(map[string]bool),
-		companions: make(map[*config.Companion]companionFiles),
+		companions: make(map[companionGlob]companionFiles),
 		deadline:   newDeadline(cfg, opts.Now),
 		room:       device.MaxOffered,
 		result:     Result{Unknown: make(map[*config.Resource]string)},

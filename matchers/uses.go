@@ -31,7 +31,7 @@ func Dirs(cfg *config.Config, here []string) []string {
 		for _, c := range r.With {
 			w.add(c.Glob)
 			isCheckedAtAllocate := c.Mount && c.Optional
-			if !isCheckedAtAllocate {
+			if c.Glob.Empty() && !isCheckedAtAllocate {
 				w.addText(c.Path)
 			}
 		}

@@ -183,18 +183,23 @@ func (b *builder) text(what string, t device.Text, of *candidate) (string, bool)
 	return found.String(), err == nil
 }
 
-// path fills in a text for a path, like text. Attributes of hardware must not add elements: a
+// valueInPath returns the value of a variable in a path. Attributes of hardware must not add elements: a
 // USB stick may have the serial number "../../etc".
+func (b *builder) valueInPath(name string, of *candidate) (device.Text, error) {
+	value, err := b.value(name, of)
+	text := value.String()
+	isDots := strings.Trim(text, ".") == ""
+	isUnsafe := isDots || strings.Contains(text, "/")
+	if err == nil && isUnsafe && isOfHardware(name) {
+		return nil, fmt.Errorf("${%s} is %q, which can't be part of a path", name, text)
+	}
+	return value, err
+}
+
+// path fills in a text for a path, like text.
 func (b *builder) path(what string, t device.Text, of *candidate) (device.Text, bool) {
 	out, err := expand(t, func(name string) (device.Text, error) {
-		value, err := b.value(name, of)
-		text := value.String()
-		isDots := strings.Trim(text, ".") == ""
-		isUnsafe := isDots || strings.Contains(text, "/")
-		if err == nil && isUnsafe && isOfHardware(name) {
-			return nil, fmt.Errorf("${%s} is %q, which can't be part of a path", name, text)
-		}
-		return value, err
+		return b.valueInPath(name, of)
 	})
 	if err != nil {
 		b.problem("%s: %v", what, err)
