@@ -25,9 +25,6 @@ type holders map[name][]status.Holder
 // offered is a device of a resource.
 type offered struct {
 	answer.Entry
-	// hardware is the path of its hardware, or its ID if it has none. It is the same for all
-	// configurations, so that a device is found again under another name.
-	hardware string
 	// offer is everything that a container gets.
 	offer *device.Offer
 }
@@ -44,8 +41,7 @@ func offers(v *agent.View) []*offered {
 					ID:       o.ID,
 					Slots:    o.Slots,
 				},
-				hardware: cmp.Or(o.Hardware, o.ID),
-				offer:    o,
+				offer: o,
 			})
 		}
 	}
@@ -56,7 +52,7 @@ func offers(v *agent.View) []*offered {
 // held says which containers hold devices in the first view; if it is nil, no change has holders.
 //
 // It first pairs devices with the same name. Devices that are left before and after are then paired
-// if they are the same hardware: it was moved or renamed. Everything else was added or removed.
+// if they use the same of the host: they were renamed or moved. Everything else was added or removed.
 func compare(before, after *agent.View, held holders) []answer.Change {
 	changes := []answer.Change{}
 	add := func(what answer.Effect, old, next answer.Entry, details []string) {
@@ -68,53 +64,55 @@ func compare(before, after *agent.View, held holders) []answer.Change {
 			Held:    held.affected(what, old, next),
 		})
 	}
+	gone := offers(before)
 	left := offers(after)
-	// take takes the first of the devices that are left and equal.
-	take := func(isEqual func(o *offered) bool) *offered {
-		i := slices.IndexFunc(left, isEqual)
-		if i < 0 {
-			return nil
+	for _, isSame := range []func(old, next *offered) bool{haveOneName, haveOnePlace, haveOneHardware} {
+		var unpaired []*offered
+		for _, old := range gone {
+			i := slices.IndexFunc(left, func(next *offered) bool {
+				return isSame(old, next)
+			})
+			if i < 0 {
+				unpaired = append(unpaired, old)
+				continue
+			}
+			next := left[i]
+			left = slices.Delete(left, i, i+1)
+			changed := details(old.offer, next.offer)
+			switch {
+			case next.Resource != old.Resource:
+				add(answer.Moved, old.Entry, next.Entry, changed)
+			case next.ID != old.ID:
+				add(answer.Renamed, old.Entry, next.Entry, changed)
+			case next.Slots != old.Slots:
+				add(answer.SlotsChanged, old.Entry, next.Entry, changed)
+			case len(changed) > 0:
+				add(answer.ContentsChanged, old.Entry, old.Entry, changed)
+			}
 		}
-		found := left[i]
-		left = slices.Delete(left, i, i+1)
-		return found
-	}
-	var gone []*offered
-	for _, old := range offers(before) {
-		isSame := func(o *offered) bool {
-			return nameOf(o.Entry) == nameOf(old.Entry)
-		}
-		next := take(isSame)
-		if next == nil {
-			gone = append(gone, old)
-			continue
-		}
-		changed := details(old.offer, next.offer)
-		if next.Slots != old.Slots {
-			add(answer.SlotsChanged, old.Entry, next.Entry, changed)
-		} else if len(changed) > 0 {
-			add(answer.ContentsChanged, old.Entry, old.Entry, changed)
-		}
+		gone = unpaired
 	}
 	for _, old := range gone {
-		isSame := func(o *offered) bool {
-			return o.hardware == old.hardware
-		}
-		next := take(isSame)
-		switch {
-		case next == nil:
-			add(answer.Removed, old.Entry, answer.Entry{}, []string{})
-		case next.Resource == old.Resource:
-			add(answer.Renamed, old.Entry, next.Entry, details(old.offer, next.offer))
-		default:
-			add(answer.Moved, old.Entry, next.Entry, details(old.offer, next.offer))
-		}
+		add(answer.Removed, old.Entry, answer.Entry{}, []string{})
 	}
 	for _, next := range left {
 		add(answer.Added, answer.Entry{}, next.Entry, []string{})
 	}
 	order.Sort(changes, byUrgency)
 	return changes
+}
+
+// haveOneName reports whether pods know both devices by one name.
+func haveOneName(old, next *offered) bool { return nameOf(old.Entry) == nameOf(next.Entry) }
+
+// haveOnePlace reports whether one resource offers both devices, which use exactly the same of the host.
+func haveOnePlace(old, next *offered) bool {
+	return old.Resource == next.Resource && slices.Equal(old.offer.Places, next.offer.Places)
+}
+
+// haveOneHardware reports whether both devices are the same hardware, or a node of it.
+func haveOneHardware(old, next *offered) bool {
+	return device.SameHardware(old.offer.Places, next.offer.Places)
 }
 
 // affected returns the containers that a change affects. These are all holders of the old device if

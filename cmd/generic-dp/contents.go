@@ -135,6 +135,12 @@ func contents(o *device.Offer) []fact {
 		add("cdi", `= "auto"`)
 	}
 	add("health_dir", o.HealthDir)
+	if o.Shared {
+		add("shared", "= true")
+	}
+	if o.Exclusive {
+		add("shared", `= "exclusive"`)
+	}
 	// A device may become unusable by an edit that changes nothing else, such as the removal of
 	// dangerous = true.
 	add("cannot be used:", o.Problem)
