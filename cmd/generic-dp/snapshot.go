@@ -30,7 +30,8 @@ text file ("-" is standard output). With the file, other commands print the same
 as on this host: --sysfs FILE. From /proc it records the names of network
 interfaces, which of them have routes or addresses, and the drivers of nodes
 without an entry in sysfs. If there is a configuration at
---config, the attributes that it names (attr) are recorded too.
+--config, the attributes that it names (attr) are recorded too, and the names of
+the files that it finds outside of /dev.
 
 --redact replaces serials of USB devices, names made of serials, UUIDs and
 labels (/dev/disk/by-id/...), and interface names made of addresses. Equal
@@ -71,15 +72,15 @@ before you share it.`,
 	return cmd
 }
 
-// alsoRecorded returns the reads beyond a scan: attributes that the configuration names, and
+// alsoRecorded returns the reads beyond a scan: attributes and files that the configuration names, and
 // attributes that init and devices --all read. Commands then print the same with the recording as
 // on the host. recording.Record calls it with attributes that remember each read.
-func (f *flags) alsoRecorded(cfg *config.Config) func(*device.Snapshot, *inventory.Attributes) {
+func (f *flags) alsoRecorded(cfg *config.Config) func(*device.Snapshot, *inventory.Attributes) []string {
 	// This only prepares the function. The reads take place while the host is recorded.
 	readConfig := agent.Record(cfg, f.options(io.Discard))
-	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
+	return func(snap *device.Snapshot, attrs *inventory.Attributes) []string {
 		catalog.Read(snap, attrs)
-		readConfig(snap, attrs)
+		return readConfig(snap, attrs)
 	}
 }
 
@@ -155,6 +156,7 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	tree := recording.Tree{Root: f.unpacked}
 	f.paths.Sysfs = tree.Sysfs()
 	f.paths.Dev = tree.Dev()
+	f.paths.Files = tree.Files()
 	// The CDI specs of this machine say nothing about the recorded host.
 	f.paths.SpecDirs = []string{filepath.Join(f.unpacked, "cdi")}
 	if !cmd.Flags().Changed("state-dir") {

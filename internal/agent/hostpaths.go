@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"os"
 	"strings"
 	"time"
 
@@ -25,6 +26,8 @@ type hostPaths struct {
 	paths Paths
 	// searches are by a key that identifies the search.
 	searches *slow.Last[string, foundPaths]
+	// recorded are the paths that were found, for a recording. It is nil without one.
+	recorded map[string]bool
 }
 
 // foundPaths is the result of a search. If it is not complete, the search was cut off.
@@ -57,6 +60,7 @@ func (h *hostPaths) Exists(host string) (exists, known bool) {
 		}
 		return foundPaths{paths: []string{host}}
 	})
+	h.record(found.paths)
 	return len(found.paths) > 0, known
 }
 
@@ -69,5 +73,39 @@ func (h *hostPaths) Glob(v pattern.Values, until time.Time) (paths []string, com
 		found.paths, found.complete = v.Glob(h.paths.local, until)
 		return found
 	})
+	h.record(found.paths)
 	return found.paths, found.complete
+}
+
+// record remembers paths for a recording.
+func (h *hostPaths) record(paths []string) {
+	if h.recorded == nil {
+		return
+	}
+	for _, p := range paths {
+		h.recorded[p] = true
+	}
+}
+
+// files lists the recorded paths outside of /dev, of which a scan reads everything. A directory ends with
+// "/". The links of sysfs that matter are recorded with their targets.
+func (h *hostPaths) files() []string {
+	var files []string
+	for p := range h.recorded {
+		info, err := os.Lstat(h.paths.local(p))
+		_, isOfDev := below(p, "/dev")
+		if err != nil || isOfDev {
+			continue
+		}
+		_, isOfSys := below(p, "/sys")
+		isLink := info.Mode()&os.ModeSymlink != 0
+		if isOfSys && isLink {
+			continue
+		}
+		if info.IsDir() {
+			p += "/"
+		}
+		files = append(files, p)
+	}
+	return files
 }

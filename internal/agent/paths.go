@@ -31,6 +31,9 @@ type Paths struct {
 	Cgroup string
 	// Dev is the host's /dev.
 	Dev string
+	// Files has the files of the host outside of /dev and /sys, by their paths. It is only set for a
+	// recording, and otherwise empty: they have the same paths here.
+	Files string
 	// RunDir has the links that follow devices. It has the same path on the host.
 	RunDir string
 	// StateDir has the state that outlives a restart.
@@ -111,7 +114,7 @@ func (p Paths) specOwner() string {
 }
 
 // local is the path at which this process finds a path of the host: /dev and /sys may be mounted
-// elsewhere. Other paths are returned as they are.
+// elsewhere. Other paths are returned as they are, except for a recording.
 func (p Paths) local(host string) string {
 	if rest, ok := below(host, "/dev"); ok {
 		return p.Dev + rest
@@ -119,7 +122,7 @@ func (p Paths) local(host string) string {
 	if rest, ok := below(host, "/sys"); ok {
 		return p.Sysfs + rest
 	}
-	return host
+	return p.Files + host
 }
 
 // below returns the rest of a path that is a directory or below it. The rest is empty or begins
@@ -147,14 +150,16 @@ func (p Paths) missing(host string) error {
 	if !isMounted && !p.seesHost() {
 		return nil
 	}
-	_, err := os.Lstat(here)
-	if err != nil && strings.HasPrefix(host, "/sys/") && p.recorded() {
+	_, isOfDev := below(host, "/dev")
+	isUnknown := here != host && !isOfDev && p.recorded()
+	if isUnknown {
 		return nil
 	}
+	_, err := os.Lstat(here)
 	return err
 }
 
-// recorded reports whether this is a recording of a host. Its /sys has only what a scan reads.
+// recorded reports whether this is a recording of a host. Except for its /dev, it has only what was read.
 func (p Paths) recorded() bool {
 	_, err := os.Lstat(p.Dev + "/" + inventory.RecordingMarker)
 	return err == nil

@@ -195,15 +195,19 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 }
 
 // Record returns a function that does the reads of a configuration, which package recording records
-// in addition to the scan. It matches for the sake of the reads, and drops the result.
-func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
-	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
+// in addition to the scan. It matches for the sake of the reads, and drops the result. It returns the files
+// that it has found, see recording.Options.
+func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) (files []string) {
+	return func(snap *device.Snapshot, attrs *inventory.Attributes) []string {
+		paths := newHostPaths(o.Paths, newSignal())
+		paths.recorded = make(map[string]bool)
 		scan := hostScan{
 			snapshot: snap,
 			attrs:    attrs,
-			paths:    newHostPaths(o.Paths, newSignal()),
+			paths:    paths,
 			hasNets:  true,
 		}
 		view(cfg, scan, o.Paths.ForeignSpecs().Read, ledger.Decisions{}, o)
+		return paths.files()
 	}
 }

@@ -56,11 +56,12 @@ func TestRecordedAttributes(t *testing.T) {
 		return append(values, attrs.Driver(card))
 	}
 	var want []string
-	also := func(snap *device.Snapshot, attrs *inventory.Attributes) {
+	also := func(snap *device.Snapshot, attrs *inventory.Attributes) []string {
 		if len(snap.Hardware) != 4 {
 			t.Errorf("%d devices", len(snap.Hardware))
 		}
 		want = read(attrs)
+		return []string{"/opt/A1B2C3D4E5.bin", "/opt/empty/", "/var/uuid-02:00:00:00:00:01"}
 	}
 	again := func(o recording.Options) (archive string, values []string) {
 		o.Also = also
@@ -75,15 +76,21 @@ func TestRecordedAttributes(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || want[0] != "113-D67301-063" || want[5] != "0e" {
 		t.Errorf("asked %q:\n%s", want, diff)
 	}
+	if !strings.Contains(archive, "-- host/opt/A1B2C3D4E5.bin --\n-- host/opt/empty/ --\n-- host/var/uuid-02:00:00:00:00:01 --\n") {
+		t.Errorf("the archive lacks files:\n%s", archive)
+	}
 	if strings.Contains(archive, "not_asked_for") {
 		t.Error("the archive has what nobody asked for")
 	}
 	archive, got = again(recording.Options{Redact: true})
+	if !strings.Contains(archive, "-- host/opt/REDACTED1.bin --\n-- host/opt/empty/ --\n-- host/var/REDACTED2 --\n") {
+		t.Errorf("the redacted archive lacks files:\n%s", archive)
+	}
 	// Attributes on neither list are left out.
 	if diff := cmp.Diff([]string{"", "", "16", "", "Camera REDACTED1", "0e", "SPX", "NPS1", "740f", "", "1", "amdgpu"}, got); diff != "" {
 		t.Error(diff)
 	}
-	for _, leak := range []string{"A1B2C3", "5f0e1d2c", "D67301", "S649NX0R"} {
+	for _, leak := range []string{"A1B2C3", "5f0e1d2c", "D67301", "S649NX0R", "02:00:00"} {
 		if strings.Contains(archive, leak) {
 			t.Errorf("the archive has %q", leak)
 		}

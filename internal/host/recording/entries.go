@@ -13,8 +13,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/order"
 )
 
-// record returns the reads of a scan as entries, sorted by name. A nil redact keeps everything.
-func record(r *inventory.Reading, redact *redaction) []entry {
+// record returns the reads of a scan and the names of files as entries, sorted by name. A nil redact keeps
+// everything.
+func record(r *inventory.Reading, files []string, redact *redaction) []entry {
 	// Several paths of sysfs may be one real path. Their entries are equal.
 	byName := make(map[string]entry)
 	for _, e := range devEntries(r, redact) {
@@ -26,6 +27,22 @@ func record(r *inventory.Reading, redact *redaction) []entry {
 	for p, lines := range r.Proc {
 		name := "proc/" + p
 		byName[name] = entry{name: name, text: redact.sysfs(lines)}
+	}
+	for _, f := range files {
+		p, isDir := strings.CutSuffix(f, "/")
+		e := entry{name: "host" + redact.file(p)}
+		inSys, isOfSys := strings.CutPrefix(p, "/sys/")
+		if isOfSys {
+			e.name = "sys/" + redact.sysfs(realPath(r.Sysfs.Links, inSys))
+		}
+		if isDir {
+			e.kind = dir
+		}
+		// What the scan has read of sysfs has a content.
+		_, isRead := byName[e.name]
+		if !isRead {
+			byName[e.name] = e
+		}
 	}
 	all := slices.Collect(maps.Values(byName))
 	sortByDirectory(all)

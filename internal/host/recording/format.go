@@ -17,7 +17,7 @@ import (
 // entry is one file of an archive. Record makes entries of the reads of a scan, and parse makes
 // equal entries of the archive.
 type entry struct {
-	name string // "sys/…", "dev/…" or "proc/…"
+	name string // "sys/…", "dev/…", "proc/…" or "host/…"
 	kind kind
 	text string // content of a file; target of a link
 }
@@ -163,6 +163,9 @@ func (e entry) checkAlone() error {
 	if isProc {
 		return nil
 	}
+	if top == "host" {
+		return e.checkFile()
+	}
 	isDev := top == "dev"
 	if !isDev && top != "sys" {
 		return errNotBelow
@@ -182,7 +185,16 @@ func (e entry) checkAlone() error {
 	return nil
 }
 
-var errNotBelow = errors.New("not a path below sys, dev or proc")
+var errNotBelow = errors.New("not a path below sys, dev, proc or host")
+
+// checkFile rejects entries of other files than names of files and directories.
+func (e entry) checkFile() error {
+	isName := e.kind == dir || e.kind == file && e.text == ""
+	if !isName {
+		return errors.New("only names of files and directories are allowed below host")
+	}
+	return nil
+}
 
 // checkTarget rejects a link out of sys. Links below dev
 // may point anywhere: a scan resolves them without the kernel, and only to nodes that it knows. The

@@ -13,6 +13,8 @@
 //	dev/snd/                                  an empty directory
 //	dev/pts/                                  "mount": another file system is mounted there
 //	proc/1/net/route                          lines of a file of /proc that matter
+//	host/opt/fw.bin                           the name of any other file
+//	host/opt/fw/                              an empty directory
 //
 // An ambiguous text of an attribute is written as a Go string in place of a content, and files with an
 // ambiguous name or target are left out:
@@ -44,6 +46,9 @@ func (t Tree) Sysfs() string { return filepath.Join(t.Root, "sys") }
 // Dev is the path of the machine's /dev.
 func (t Tree) Dev() string { return filepath.Join(t.Root, "dev") }
 
+// Files is the path of the machine's files outside of /dev and /sys.
+func (t Tree) Files() string { return filepath.Join(t.Root, "host") }
+
 // Options are options of a recording.
 type Options struct {
 	// Head is the start of the archive, in lines; problems of the scan follow it.
@@ -51,8 +56,9 @@ type Options struct {
 	// Redact leaves out identifying data, see redaction.
 	Redact bool
 	// Also is called with the snapshot of the host; the attributes that it reads,
-	// such as those that a configuration names, are recorded too. nil reads nothing.
-	Also func(snap *device.Snapshot, attrs *inventory.Attributes)
+	// such as those that a configuration names, are recorded too, and the names of the files that it
+	// returns: absolute paths outside of /dev. A directory ends with "/". nil reads nothing.
+	Also func(snap *device.Snapshot, attrs *inventory.Attributes) (files []string)
 }
 
 // Record scans a host and returns its archive for Unpack. Anything that an archive cannot
@@ -61,7 +67,12 @@ type Options struct {
 //
 // It fails if the scan fails.
 func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, error) {
-	reading, err := inventory.Read(ctx, host, o.Also)
+	var files []string
+	reading, err := inventory.Read(ctx, host, func(snap *device.Snapshot, attrs *inventory.Attributes) {
+		if o.Also != nil {
+			files = o.Also(snap, attrs)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +81,7 @@ func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, err
 		redact = newRedaction(reading)
 	}
 	// Redaction comes first, since it may change which names conflict.
-	entries, leftOut := valid(record(reading, redact))
+	entries, leftOut := valid(record(reading, files, redact))
 	reading.Snapshot.Problems = append(reading.Snapshot.Problems, leftOut...)
 	archive := &txtar.Archive{
 		Comment: []byte(o.Head + problems(reading, redact)),

@@ -25,6 +25,7 @@ import (
 //     labels (by-id, by-uuid, …; not by-path), and names with a long number or an address,
 //     by REDACTED-1, REDACTED-2, …
 //   - The serials in other names below /dev and in strings of USB devices.
+//   - The serials in names of other files, and names of them with a long number or an address.
 //   - Names of network interfaces that contain a MAC address ("enx…").
 //
 // Other paths of sysfs stay. A nil redaction replaces nothing.
@@ -254,6 +255,22 @@ func (r *redaction) path(p string) string {
 		name = path.Base(p)
 	}
 	return r.path(path.Dir(p)) + "/" + name
+}
+
+// file returns the redacted path of a file outside of /dev and /sys.
+func (r *redaction) file(p string) string {
+	if r == nil {
+		return p
+	}
+	names := strings.Split(p, "/")
+	for i, name := range names {
+		names[i] = r.replace(name)
+		if longNumber().MatchString(name) {
+			r.hide(name)
+			names[i] = r.serials[name]
+		}
+	}
+	return strings.Join(names, "/")
 }
 
 // target returns the redacted target of a link. If the target must change, the result is an
