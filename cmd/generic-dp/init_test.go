@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -40,6 +41,7 @@ func initIsOffered(t *testing.T, f *flags, view *agent.View, all *catalog.Catalo
 	if err != nil {
 		t.Fatal(err)
 	}
+	namesOnlyOffered(t, view, text)
 	file := filepath.Join(t.TempDir(), "config.toml")
 	place(t, file, text)
 	args := []string{"--config", file, "--allow=all", "--sysfs", f.paths.Sysfs, "--dev", f.paths.Dev, "--state-dir", f.paths.StateDir}
@@ -76,6 +78,7 @@ func initOfEveryDevice(t *testing.T, f *flags, view *agent.View, all *catalog.Ca
 		if err != nil {
 			t.Fatal(err)
 		}
+		namesOnlyOffered(t, view, text)
 		offers := view.With(cfg).Matched.Resources[0].Offers
 		others := 0
 		for _, o := range offers {
@@ -87,6 +90,31 @@ func initOfEveryDevice(t *testing.T, f *flags, view *agent.View, all *catalog.Ca
 		}
 		if len(offers) == 0 || others > 0 {
 			t.Errorf("init %s offers %d devices, %d of them others:\n%s", name, len(offers), others, text)
+		}
+	}
+}
+
+// namesOnlyOffered checks that the comment above a resource names no node that the resource does not offer.
+func namesOnlyOffered(t *testing.T, view *agent.View, text string) {
+	t.Helper()
+	cfg, err := parseText(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range view.With(cfg).Matched.Resources {
+		offered := map[string]bool{}
+		for _, o := range m.Offers {
+			for _, n := range o.Nodes {
+				offered[n.HostPath] = true
+			}
+		}
+		_, name, _ := strings.Cut(m.Name, "/")
+		before, _, _ := strings.Cut(text, "\n[[resource]]\nname = "+strconv.Quote(name)+"\n")
+		comment := before[strings.LastIndex(before, "\n\n"):]
+		for _, word := range strings.Fields(comment) {
+			if strings.HasPrefix(word, "/dev/") && !offered[word] {
+				t.Errorf("the comment names %s, which the resource does not offer:%s", word, comment)
+			}
 		}
 	}
 }

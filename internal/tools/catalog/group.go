@@ -20,6 +20,8 @@ type group struct {
 	identity string
 	// lines are further keys of the resource, in the order in which they are written.
 	lines []string
+	// selects are the conditions on nodes that identity and lines have, for comments.
+	selects []func(*device.Node) bool
 	// notes are comments for the administrator.
 	notes []string
 	// members are never empty. A new group has one.
@@ -128,6 +130,7 @@ func (g *group) selectNodes(found []*device.Node) {
 		g.lines = append(g.lines, eachNode)
 	case isVideo && images == 1: // the other nodes of a camera have metadata
 		g.lines = append(g.lines, indexLine+`0"`)
+		g.selects = append(g.selects, hasNumber(indexOf, 0))
 	default:
 		// Several nodes cannot be at one path.
 		g.path = ""
@@ -170,9 +173,10 @@ func (c *Catalog) selectCamera(g *group, h *device.Hardware) {
 	// Nodes with another name than the first one have another purpose, such as metadata.
 	image := c.nodeName(found[0])
 	if image != "" {
-		found = slices.DeleteFunc(found, func(n *device.Node) bool {
-			return c.nodeName(n) != image
+		g.selects = append(g.selects, func(n *device.Node) bool {
+			return c.nodeName(n) == image
 		})
+		found = c.selected(g, h)
 		g.identity = "match.attr.name = " + quote(pattern.Quote(image))
 		g.selectNodes(found)
 		return
@@ -231,7 +235,7 @@ func specialGroup(h *device.Hardware) *group {
 	case isFunction && h.PCI.SRIOV == "vf":
 		return newSpecial(h, "vf", "virtual function", identity(h, `sriov = "vf"`), "match.net = {}", cdiLine)
 	case isFunction && h.PCI.SRIOV == "sf":
-		return newSpecial(h, "sf", "sub-function", identity(h, `sriov = "sf"`), "match.net = {}", cdiLine)
+		return newSpecial(h, "sf", "sub-function", identity(h), "match.net = {}", cdiLine)
 	}
 	return nil
 }
@@ -251,6 +255,7 @@ func newSpecial(h *device.Hardware, resource, name, identity string, lines ...st
 func (g *group) add(other *group) {
 	g.members = append(g.members, other.members...)
 	g.lines = union(g.lines, other.lines...)
+	g.selects = append(g.selects, other.selects...)
 	g.nodes = union(g.nodes, other.nodes...)
 	// The path only fits if each member has a single node.
 	if other.path == "" {
@@ -274,6 +279,10 @@ func identity(h *device.Hardware, more ...string) string {
 	}
 	// Dotted keys of one table stay together.
 	var lines []string
+	if h.PCI != nil && h.PCI.SRIOV == "sf" {
+		// Without it, a match selects no sub-functions.
+		more = append([]string{`sriov = "sf"`}, more...)
+	}
 	for _, condition := range append([]string{model}, more...) {
 		lines = append(lines, "match."+table+"."+condition)
 	}
@@ -298,6 +307,7 @@ func (c *Catalog) narrow(g *group, n *device.Node) []string {
 		return nil
 	}
 	g.lines = nil
+	g.selects = nil
 	glob := pattern.Quote(stem(n.Path)) + "*"
 	if c.matches(n.Path, busNodes) {
 		glob = busNodes
@@ -316,8 +326,10 @@ func (c *Catalog) narrow(g *group, n *device.Node) []string {
 	case len(alike) == 1:
 	case h.USB != nil && isUnique(alike, n, interfaceOf):
 		conditions = append(conditions, fmt.Sprintf("interface = %d", n.Interface))
+		g.selects = append(g.selects, hasNumber(interfaceOf, n.Interface))
 	case n.Subsystem == videoClass && isUnique(alike, n, indexOf):
 		g.lines = append(g.lines, indexLine+strconv.Itoa(n.Index)+`"`)
+		g.selects = append(g.selects, hasNumber(indexOf, n.Index))
 	default:
 		glob = pattern.Quote(n.Path)
 	}
@@ -341,6 +353,24 @@ func (c *Catalog) adoptKind(g *group, n *device.Node) {
 func interfaceOf(n *device.Node) int { return n.Interface }
 
 func indexOf(n *device.Node) int { return n.Index }
+
+// hasNumber returns the condition that a node has a number.
+func hasNumber(number func(*device.Node) int, want int) func(*device.Node) bool {
+	return func(n *device.Node) bool {
+		return number(n) == want
+	}
+}
+
+// selected lists the nodes of a member that the resource of a group selects.
+func (c *Catalog) selected(g *group, h *device.Hardware) []*device.Node {
+	found := c.nodesOf(h, g.nodes)
+	for _, isSelected := range g.selects {
+		found = slices.DeleteFunc(found, func(n *device.Node) bool {
+			return !isSelected(n)
+		})
+	}
+	return found
+}
 
 // isUnique reports whether a node has a number that no other node has. A negative number means that
 // the node has none.

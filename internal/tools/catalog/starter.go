@@ -263,7 +263,7 @@ func (c *Catalog) describeMember(g *group, h *device.Hardware) string {
 	if serial := attribute(h, "usb.serial"); serial != "" {
 		text += ", serial " + serial
 	}
-	if found := c.nodesOf(h, g.nodes); len(found) > 0 {
+	if found := c.selected(g, h); len(found) > 0 {
 		text += ": " + strings.Join(paths(found), " ")
 	}
 	for _, n := range h.Nets {
