@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -164,7 +166,40 @@ func (v value) entries(what string, keys role) []device.Entry {
 		}
 		all = append(all, entry)
 	}
+	v.reportTwice(all)
 	return all
+}
+
+// reportTwice reports a key that is also the value of a key with a variable: "A_1" and "A_${index}" are one
+// variable of a container with two devices. Keys that depend on the device are compared in each container.
+func (v value) reportTwice(entries []device.Entry) {
+	fixed := slices.DeleteFunc(slices.Clone(entries), func(e device.Entry) bool {
+		return len(e.Key.Vars()) > 0
+	})
+	for _, open := range entries {
+		names := open.Key.Vars()
+		if len(names) != 1 {
+			continue
+		}
+		before, after, _ := strings.Cut(open.Key.String(), "${"+names[0]+"}")
+		for _, other := range fixed {
+			name := other.Key.String()
+			number, hasBefore := strings.CutPrefix(name, before)
+			number, hasAfter := strings.CutSuffix(number, after)
+			if hasBefore && hasAfter && isPlace(names[0], number) {
+				v.key(name).report(fmt.Sprintf("%s is also what %s is in some containers", quote(name), quote(open.Key.String())))
+			}
+		}
+	}
+}
+
+// isPlace reports whether the variable of a container's device can have a value.
+func isPlace(name, value string) bool {
+	n, err := strconv.ParseUint(value, 10, 16)
+	isNumber := err == nil && strconv.FormatUint(n, 10) == value
+	isIndex := name == device.IndexVar
+	isCount := name == device.CountVar && n > 0
+	return isNumber && (isIndex || isCount)
 }
 
 // entry reads v as the value of an environment variable or an annotation: a string or a table.
