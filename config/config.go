@@ -101,7 +101,8 @@ type Resource struct {
 // NicerName is a name for the results that a condition matches.
 type NicerName struct {
 	Result pattern.Values
-	Name   string
+	// Name is legal: see device.LegalName.
+	Name string
 
 	// key is the condition as written.
 	key string

@@ -168,7 +168,9 @@ func (r *Resource) readNames(v value) {
 		if !ok {
 			continue
 		}
-		if e.violates(name, checkNamePart(name)) {
+		legal := device.LegalName(name)
+		if legal == "" {
+			e.report(quote(name) + " has no character that a name may have")
 			continue
 		}
 		key := v.key(result)
@@ -185,7 +187,7 @@ func (r *Resource) readNames(v value) {
 		}
 		r.Names = append(r.Names, NicerName{
 			Result: p,
-			Name:   name,
+			Name:   legal,
 			key:    result,
 			at:     at,
 		})

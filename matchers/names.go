@@ -61,8 +61,7 @@ func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
 		return "", fmt.Errorf("name %q: %w", r.Name, err)
 	}
 	value := text.String()
-	// A nicer name may have characters that are not legal either.
-	last := legalName(m.nicerName(r, value))
+	last := device.LegalName(m.nicerName(r, value))
 	if last == "" {
 		return "", fmt.Errorf("name %q: %q has no character that a name may have", r.Name, value)
 	}
@@ -91,26 +90,6 @@ func domainOf(r *config.Resource) string {
 	return domain + "/"
 }
 
-// legalName makes the part of a resource name after the domain: at most 63 letters, digits, "-",
-// "_" and ".", with a letter or digit first and last. It is empty if no such character is left.
-func legalName(s string) string {
-	return device.CutName(strings.Trim(legalCharacters(s), "-_."))
-}
-
-// legalCharacters replaces each character that a name may not have by "-".
-func legalCharacters(s string) string {
-	return strings.Map(func(r rune) rune {
-		if strings.ContainsRune(legal, r) {
-			return r
-		}
-		return '-'
-	}, s)
-}
-
-// legal are the characters that a name may have somewhere (qualifiedNameExtCharFmt in
-// k8s.io/apimachinery/pkg/util/validation).
-const legal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
-
 // Makes reports whether the variables in the name of a resource can make a complete name. Then
 // the name belongs to the resource even if it has no devices.
 //
@@ -122,13 +101,14 @@ func Makes(r *config.Resource, name string) bool {
 		return false
 	}
 	// No device can make such a name.
-	if last == "" || legalName(last) != last {
+	if last == "" || device.LegalName(last) != last {
 		return false
 	}
-	for _, nicer := range r.Names {
-		if legalName(nicer.Name) == last {
-			return true
-		}
+	isNicer := slices.ContainsFunc(r.Names, func(n config.NicerName) bool {
+		return n.Name == last
+	})
+	if isNicer {
+		return true
 	}
 	shape := shapeOf(r.NameText)
 	if matchesShape(shape, last) {
@@ -149,9 +129,9 @@ func shapeOf(text device.Text) string {
 		if p.Var != "" {
 			shape.WriteByte('*')
 		}
-		shape.WriteString(legalCharacters(p.Literal))
+		shape.WriteString(device.LegalCharacters(p.Literal))
 	}
-	// legalName trims the same characters of a name.
+	// device.LegalName trims the same characters of a name.
 	return strings.Trim(shape.String(), "-_.")
 }
 

@@ -27,6 +27,8 @@ func TestNames(t *testing.T) {
 			"vgpu-nvidia-222: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio", "vgpu-nvidia-223: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}, notes: []string{}},
 		{name: "nicer names", toml: named("vgpu-${mdev.type}", `names = { "vgpu-nvidia-222" = "vgpu-small" }`, mdevs), want: []string{
 			"vgpu-nvidia-223: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio", "vgpu-small: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio"}},
+		{name: "what is illegal in a nicer name is replaced", toml: named("vgpu-${mdev.type}", `names = { "vgpu-nvidia-222" = "A40 (1Q)", "vgpu-nvidia-223" = "`+strings.Repeat("x", 64)+`" }`, mdevs), want: []string{
+			"A40--1Q: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio", strings.Repeat("x", 51) + "-xfjgg15ovcj: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}},
 		{name: "several values of one name", toml: named("vgpu-${mdev.type}", `names = { "vgpu-nvidia-222" = "vgpu", "vgpu-nvidia-223" = "vgpu" }`, mdevs), want: []string{
 			"vgpu: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio", "vgpu: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}},
 		{name: "patterns: the key itself, then the first in the file", toml: named("vgpu-${mdev.type}", `names = { "*-[!3]??" = "first", "vgpu-*" = "second", "vgpu-nvidia-22{2,9}" = "third", "vgpu-nvidia-223" = "exact" }`, mdevs), want: []string{
@@ -82,7 +84,7 @@ func TestTooManyNames(t *testing.T) {
 
 func TestMakes(t *testing.T) {
 	t.Parallel()
-	const names = `names = { "gpu-2204" = "rtx-3090" }`
+	const names = `names = { "gpu-2204" = "rtx 3090" }`
 	long := strings.Repeat("x", 63)
 	for _, tc := range []struct {
 		name, made string

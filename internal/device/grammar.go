@@ -64,6 +64,23 @@ func CutName(name string) string {
 	return CutPart(name) + HashPart(name)
 }
 
+// LegalName makes the part of a resource name after the domain: at most MaxName letters, digits, "-",
+// "_" and ".", with a letter or digit first and last. It is empty if no letter or digit is left.
+func LegalName(s string) string {
+	return CutName(strings.Trim(LegalCharacters(s), "-_."))
+}
+
+// LegalCharacters replaces each character that a name may not have by "-" (qualifiedNameExtCharFmt in
+// k8s.io/apimachinery/pkg/util/validation).
+func LegalCharacters(s string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(inner, r) {
+			return r
+		}
+		return '-'
+	}, s)
+}
+
 // CutPart returns the part of a long name that CutName keeps.
 func CutPart(name string) string { return name[:MaxName-HashLen] }
 
