@@ -127,7 +127,9 @@ type squatPath struct {
 	host string
 	// isDirectory is set for a directory of device nodes.
 	isDirectory bool
-	match       match
+	// isDevMount is set for a mount below /dev of what probably is no device node.
+	isDevMount bool
+	match      match
 }
 
 // readSquatPath decodes a path. ok is false if it cannot be imported.
@@ -153,11 +155,18 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 		if !p.ReadOnly {
 			p.match.Permissions = "rw"
 		}
-		if strings.HasPrefix(p.Path, "/dev/") {
-			v.differs("mount of %q: device nodes are injected as device nodes", p.Path)
+		isOfDev := strings.HasPrefix(p.Path, "/dev/")
+		isNode := !isDirectory(p.host) && isKernelNode(p.host)
+		p.isDevMount = isOfDev && p.host != "" && !isNode
+		if isOfDev && !p.isDevMount {
+			v.differs("mount of %q: only device nodes are selected, and injected as device nodes", p.Path)
+		} else {
+			// The permission for a pattern is for the directory before the first wildcard.
+			v.c.comment("A mount needs the flag --allow=mount:" + cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
 		}
-		// The permission for a pattern is for the directory before the first wildcard.
-		v.c.comment("A mount needs the flag --allow=mount:" + cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
+		if p.isDevMount && !isDirectory(p.host) {
+			v.differs("mount of %q: a device node is injected as a device node", p.Path)
+		}
 	} else {
 		p.match.Permissions = p.Permissions
 		p.isDirectory = isDirectory(p.host)
