@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,17 @@ func TestMadeFromChart(t *testing.T) {
 		have := readFile(t, file)
 		if have != string(want) {
 			t.Errorf("%s differs from the chart: run make manifests", file)
+		}
+	}
+}
+
+// The chart's README installs the chart from where publish pushes it.
+func TestReadmeNamesChart(t *testing.T) {
+	t.Parallel()
+	text := readFile(t, "deploy/helm/generic-dp/README.md")
+	for _, found := range regexp.MustCompile(`oci://[^\s`+"`"+`]+`).FindAllString(text, -1) {
+		if want := "oci://ghcr.io/" + chartPath; found != want {
+			t.Errorf("the README names %s, want %s", found, want)
 		}
 	}
 }
