@@ -124,7 +124,7 @@ func get(ctx context.Context, address string) ([]byte, error) {
 	resp, err := client.Do(req)
 	// This is the most common failure. The text of *net.OpError would repeat the address.
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("no instance at %s: %w\n  hint: --listen is the address that the instance was given with its own --listen",
+		return nil, fmt.Errorf("no instance at %s: %w\n  hint: --listen is the address of the instance; one in a pod is asked in its pod: kubectl -n generic-dp exec POD -- /generic-dp status",
 			address, syscall.ECONNREFUSED)
 	}
 	if err != nil {
