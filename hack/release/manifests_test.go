@@ -3,7 +3,6 @@ package main
 import (
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -30,13 +29,15 @@ func TestMadeFromChart(t *testing.T) {
 	}
 }
 
-// The chart's README installs the chart from where publish pushes it.
-func TestReadmeNamesChart(t *testing.T) {
+// Pages name the files and the chart as a release makes them.
+func TestPagesNameRelease(t *testing.T) {
 	t.Parallel()
-	text := readFile(t, "deploy/helm/generic-dp/README.md")
-	for _, found := range regexp.MustCompile(`oci://[^\s`+"`"+`]+`).FindAllString(text, -1) {
-		if want := "oci://ghcr.io/" + chartPath; found != want {
-			t.Errorf("the README names %s, want %s", found, want)
+	for page, want := range map[string]string{
+		"deploy/helm/generic-dp/README.md": "oci://ghcr.io/" + chartPath,
+		"docs/fleet.md":                    "--manifest=" + krewManifest,
+	} {
+		if !strings.Contains(readFile(t, page), want) {
+			t.Errorf("%s does not name %s", page, want)
 		}
 	}
 }
