@@ -115,6 +115,28 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
+// Of two ready pods on a node, the one whose container was started last waits for the other one, even if
+// its pod is older.
+func TestServingMember(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 11, 28, 18, 0, 0, 0, time.UTC)
+	ready := func(started time.Time) Member {
+		status := fmt.Sprintf(`{"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+			"containerStatuses": [{"name": "sidecar", "state": {"running": {"startedAt": "2020-01-01T00:00:00Z"}}},
+				{"name": "dp", "state": {"running": {"startedAt": %q}}}]}`, started.Format(time.RFC3339))
+		pod := &Pod{Spec: PodSpec{NodeName: "a", Containers: []Container{{Name: "sidecar"}, {Name: "dp", Args: []string{"serve"}}}}}
+		if err := json.Unmarshal([]byte(status), &pod.Status); err != nil {
+			t.Fatal(err)
+		}
+		return newMember(pod)
+	}
+	serving := ready(began)
+	waiting := ready(began.Add(time.Minute))
+	if !serving.precedes(&waiting) || waiting.precedes(&serving) {
+		t.Error("the pod that waits would answer")
+	}
+}
+
 // Of two pods on a node, as during an update, the ready pod answers. The container is
 // the one that serves.
 func TestNewMember(t *testing.T) {
@@ -124,7 +146,7 @@ func TestNewMember(t *testing.T) {
 		Status: PodStatus{Phase: "Running", Conditions: []Condition{{Type: "Ready", Status: "True"}}},
 	})
 	next := newMember(&Pod{Spec: PodSpec{NodeName: "a"}, Status: PodStatus{Phase: "Pending"}})
-	if next.rank >= old.rank {
+	if next.precedes(&old) {
 		t.Error("the pod that is not ready would answer")
 	}
 	if old.Container != "dp" {

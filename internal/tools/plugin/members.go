@@ -26,6 +26,18 @@ type Member struct {
 	Problem string
 	// rank is higher for the one of two pods on a node that answers, as during an update.
 	rank int
+	// started is when the container was started. It is zero if the container does not run.
+	started time.Time
+}
+
+// precedes reports whether m is to be asked instead of another pod on the same node. If both answer, the
+// one that was started first serves, and the other waits for it to end: during an update, or if two
+// releases of the chart select the node.
+func (m *Member) precedes(other *Member) bool {
+	if m.rank != other.rank {
+		return m.rank > other.rank
+	}
+	return m.started.Before(other.started)
 }
 
 // Members are the pods of the DaemonSet, by node.
@@ -66,7 +78,7 @@ func (f *Fleet) Members(ctx context.Context) (*Members, error) {
 			continue
 		}
 		last, isKnown := best[next.Node]
-		if !isKnown || next.rank > last.rank {
+		if !isKnown || next.precedes(&last) {
 			best[next.Node] = next
 		}
 	}
@@ -122,6 +134,11 @@ func newMember(p *Pod) Member {
 		m.rank = 2
 	case isRunning:
 		m.rank = 1
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name == m.Container && c.State.Running != nil {
+			m.started = c.State.Running.StartedAt
+		}
 	}
 	if !isRunning {
 		m.Problem = fmt.Sprintf("pod %s is %s%s", p.Metadata.Path(), p.Status.Phase, waitingReason(p))

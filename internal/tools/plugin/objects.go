@@ -77,9 +77,11 @@ type PodStatus struct {
 	Message           string
 	Conditions        []Condition
 	ContainerStatuses []struct {
+		Name string
 		// State has no reason for a container that runs.
 		State struct {
 			Waiting *struct{ Reason, Message string }
+			Running *struct{ StartedAt time.Time }
 		}
 	}
 	// ResourceClaimStatuses name the claims that were made from templates. The name of the object
