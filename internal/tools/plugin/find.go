@@ -64,13 +64,18 @@ func (r *FindReport) Table(w io.Writer, wide bool) error {
 	return err
 }
 
-// describeHardware is the hardware of a device in a line. An absent device has no hardware.
+// describeHardware is the hardware of a device in a line. It is empty for a device that the configuration
+// no longer selects on this host: the reason says whether it is absent.
 func describeHardware(d Found) string {
 	h := d.Device
 	if h == nil {
-		return "the device is absent"
+		return ""
 	}
-	words := []string{h.Name, h.Kind, h.ID, h.FullName()}
+	words := []string{h.Kind, h.ID, h.FullName()}
+	// The name of a node without hardware is the path of the node.
+	if !slices.Contains(h.Nodes, h.Name) {
+		words = slices.Insert(words, 0, h.Name)
+	}
 	if h.Serial != "" {
 		words = append(words, "serial "+h.Serial)
 	}
@@ -98,7 +103,8 @@ type Found struct {
 	Health string          `json:"health"`
 	Reason string          `json:"reason"`
 	Held   []status.Holder `json:"held"`
-	// Device is the hardware. It is nil for a device that is absent.
+	// Device is the hardware. It is nil for a device that is absent, or that the configuration no longer
+	// selects.
 	Device *catalog.Device `json:"device"`
 }
 
@@ -170,7 +176,8 @@ func search(node string, hardware []catalog.Device, s *status.Status, text strin
 	}
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {
-			// The rest are absent devices, which only the running instance remembers.
+			// The rest are devices that are absent or retiring, which only the running instance
+			// remembers.
 			isKnown := listed[r.Name+" "+d.ID]
 			if !isKnown && (contains(text, d.ID, d.Product) || contains(text, d.Host()...)) {
 				found = append(found, served(node, s, r.Name, d.ID, nil))
@@ -199,7 +206,7 @@ func contains(text string, all ...string) bool {
 }
 
 // served is a device with the health and the holders that the running instance reports. h is nil if
-// the hardware is absent.
+// the configuration selects no hardware for it.
 func served(node string, s *status.Status, resource, id string, h *catalog.Device) Found {
 	found := Found{
 		Node:     node,
