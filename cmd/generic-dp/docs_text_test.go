@@ -295,8 +295,8 @@ func (p *page) checkOther(b *block, line int, words []string) {
 		switch {
 		case words[0] == "make" && i > 0 && !strings.Contains(word, "="):
 			p.checkGoal(line, word)
-		case (before == "-n" || before == "--namespace") && (words[0] == "kubectl" || words[0] == "helm") && word != "generic-dp":
-			p.errorf(line, "namespace %s: want generic-dp", word)
+		case (before == "-n" || before == "--namespace") && (words[0] == "kubectl" || words[0] == "helm") && word != "generic-dp" && word != "generic-dp-canary":
+			p.errorf(line, "namespace %s: want generic-dp, or generic-dp-canary", word)
 		case repositoryPath.MatchString(word):
 			if _, err := os.Stat(filepath.Join(repository, word)); err != nil {
 				p.errorf(line, "%v", err)
