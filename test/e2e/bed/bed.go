@@ -9,6 +9,7 @@
 package bed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ const (
 
 // Bed is a node.
 type Bed struct {
+	// Node is its name, which the kubelet appends to the names of static pods.
+	Node string
 	// Dir is the bed's directory, with a short path since it contains sockets.
 	Dir        string
 	Containerd *Containerd
@@ -54,6 +57,8 @@ type Bed struct {
 
 // Options are the options of a bed.
 type Options struct {
+	// Node is the name of the node, by default NodeName.
+	Node string
 	// Version is the kubelet's, by default Current.
 	Version Version
 	// Kubelet is merged into the kubelet's configuration, and KubeletArgs are appended
@@ -69,7 +74,12 @@ type Options struct {
 func New(t testing.TB, o Options) *Bed {
 	t.Helper()
 	kubelet := o.Version.Program("kubelet")
-	b := &Bed{tools: findTools(t, kubelet), logDir: process.LogDir(t), Dir: newDir(t)}
+	b := &Bed{
+		Node:   cmp.Or(o.Node, NodeName),
+		tools:  findTools(t, kubelet),
+		logDir: process.LogDir(t),
+		Dir:    newDir(t),
+	}
 	b.tool = filepath.Join(b.Dir, "tool")
 	buildTool(t, b.tool)
 	b.cgroup = filepath.Base(b.Dir)

@@ -33,8 +33,7 @@ type Kubelet struct {
 	http    *http.Client
 }
 
-// NodeName is the name of a bed's node, which a kubelet appends to the names of its
-// static pods.
+// NodeName is the default name of a bed's node.
 const NodeName = "bed"
 
 // readOnlyPort serves pods and metrics without a certificate. It is the same in every
@@ -104,7 +103,7 @@ func (k *Kubelet) Start(t testing.TB) {
 	writeFile(t, config, string(text))
 	k.Process = process.Start(t, process.Spec{
 		Name:   "kubelet",
-		Argv:   append([]string{k.bed.tools.path(k.program), "--config", config, "--hostname-override", NodeName, "--v", "2"}, k.args...),
+		Argv:   append([]string{k.bed.tools.path(k.program), "--config", config, "--hostname-override", k.bed.Node, "--v", "2"}, k.args...),
 		LogDir: k.bed.logDir,
 		Start:  k.bed.ns.start,
 	})

@@ -75,7 +75,7 @@ func (b *Bed) StartPod(t testing.TB, pod *v1.Pod) *Pod {
 	return p
 }
 
-// PodOf is a pod of an API server that is named like a static pod: name-bed.
+// PodOf is a pod of an API server that is named like a static pod: name and node.
 func (b *Bed) PodOf(name string) *Pod { return &Pod{Name: name, bed: b} }
 
 func (p *Pod) manifest() string { return filepath.Join(p.bed.manifests(), p.Name+".json") }
@@ -87,7 +87,7 @@ func (p *Pod) Status(ctx context.Context) (*v1.Pod, error) {
 		return nil, err
 	}
 	for i := range pods {
-		if pods[i].Name == p.Name+"-"+NodeName {
+		if pods[i].Name == p.Name+"-"+p.bed.Node {
 			return &pods[i], nil
 		}
 	}

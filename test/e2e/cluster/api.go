@@ -71,8 +71,11 @@ func Get[T any](c *Cluster, path string) (T, error) {
 	return object, err
 }
 
-// Node is the node.
-func (c *Cluster) Node() (v1.Node, error) { return Get[v1.Node](c, "/api/v1/nodes/"+bed.NodeName) }
+// Node is the node with the control plane.
+func (c *Cluster) Node() (v1.Node, error) { return c.NodeOf(bed.NodeName) }
+
+// NodeOf is a node by name.
+func (c *Cluster) NodeOf(name string) (v1.Node, error) { return Get[v1.Node](c, "/api/v1/nodes/"+name) }
 
 // Pods lists the pods of a namespace with a label, "app=x".
 func (c *Cluster) Pods(namespace, label string) ([]v1.Pod, error) {

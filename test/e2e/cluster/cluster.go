@@ -6,14 +6,11 @@
 package cluster
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -41,7 +38,7 @@ const (
 	token = "admin"
 )
 
-// Cluster is a node and its control plane.
+// Cluster is a node and its control plane. Other nodes can join it.
 type Cluster struct {
 	*bed.Bed
 	api        *api
@@ -49,6 +46,7 @@ type Cluster struct {
 	kubeconfig string
 	options    Options
 	plane      []*process.Process
+	nodes      []*bed.Bed // the first one is Bed
 }
 
 // Options are the options of a cluster.
@@ -69,27 +67,15 @@ func New(t testing.TB) *Cluster {
 func NewWith(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	c := &Cluster{options: o}
-	c.Bed = bed.New(t, bed.Options{
-		Version: o.Kubelet,
-		// The kubelet also runs pods of the API server; the read-only port is for
-		// package bed.
-		Kubelet: map[string]any{
-			"registerNode":              true,
-			"nodeStatusUpdateFrequency": "1s",
-			// The default: a shorter one would hide what a failed prepare costs.
-			"syncFrequency": "1m",
-			// The API server connects to it for kubectl exec.
-			"enableServer": true,
-			"address":      "0.0.0.0",
-		},
-		Boot: func(b *bed.Bed) {
-			c.Bed = b
-			c.prepare(t)
-			c.startPlane(t)
-		},
-		KubeletArgs: []string{"--kubeconfig", kubeconfigPath, "--node-ip", nodeAddress},
-	})
-	c.waitNode(t)
+	options := o.nodeOptions(kubeletPort)
+	options.Boot = func(b *bed.Bed) {
+		c.Bed = b
+		c.prepare(t)
+		c.startPlane(t)
+	}
+	c.Bed = bed.New(t, options)
+	c.nodes = []*bed.Bed{c.Bed}
+	c.waitNode(t, bed.NodeName)
 	return c
 }
 
@@ -120,11 +106,7 @@ func (c *Cluster) prepare(t testing.TB) {
 	c.write(t, "tokens.csv", token+`,admin,admin,"system:masters"`+"\n")
 	c.kubeconfig = c.write(t, "kubeconfig", kubeconfig)
 	c.api = newAPI(t, c.Bed)
-	// A node needs an address other than a loopback one.
-	c.Run(t, "ip", "link", "add", "node", "type", "veth", "peer", "name", "outside")
-	c.Run(t, "ip", "address", "add", nodeAddress+"/24", "dev", "node")
-	c.Run(t, "ip", "link", "set", "node", "up")
-	c.Run(t, "ip", "link", "set", "outside", "up")
+	addLink(t, c.Bed)
 }
 
 func (c *Cluster) write(t testing.TB, name, text string) string {
@@ -139,10 +121,7 @@ func (c *Cluster) write(t testing.TB, name, text string) string {
 // startPlane starts the control plane and waits until it serves.
 func (c *Cluster) startPlane(t testing.TB) {
 	t.Helper()
-	// /run is empty after a reboot.
-	if err := os.WriteFile(c.Path(kubeconfigPath), []byte(kubeconfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeKubeconfig(t, c.Bed)
 	c.plane = nil
 	c.run(t, "etcd", "--data-dir", c.file("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", etcd, "--advertise-client-urls", etcd,
@@ -161,31 +140,7 @@ func (c *Cluster) startPlane(t testing.TB) {
 func (c *Cluster) ServePods(t testing.TB) {
 	t.Helper()
 	c.Run(t, "ip", "address", "add", service+"/32", "dev", "node")
-	listener := c.Listen(t, service+":443")
-	go func() {
-		for {
-			pod, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go c.connect(pod)
-		}
-	}()
-}
-
-// connect copies between a pod and the API server until one of them ends.
-func (c *Cluster) connect(pod net.Conn) {
-	defer pod.Close()
-	server, err := c.DialContext(context.Background(), "tcp", address)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	go func() {
-		defer pod.Close()
-		_, _ = io.Copy(pod, server)
-	}()
-	_, _ = io.Copy(server, pod)
+	forward(c.Listen(t, service+":443"), c.Bed, address)
 }
 
 // startAPI starts the API server, and waits until it serves.
@@ -221,10 +176,10 @@ func (c *Cluster) runKubernetes(t testing.TB, program string, args ...string) *p
 	return c.run(t, c.options.Plane.Program(program), args...)
 }
 
-func (c *Cluster) waitNode(t testing.TB) {
+func (c *Cluster) waitNode(t testing.TB, name string) {
 	t.Helper()
-	wait.Until(t, startLimit, "node", func() error {
-		node, err := c.Node()
+	wait.Until(t, startLimit, "node "+name, func() error {
+		node, err := c.NodeOf(name)
 		if err != nil {
 			return err
 		}
@@ -249,5 +204,5 @@ func (c *Cluster) Reboot(t testing.TB) {
 	c.startPlane(t)
 	c.Kubelet.Start(t)
 	c.Kubelet.WaitReady(t)
-	c.waitNode(t)
+	c.waitNode(t, bed.NodeName)
 }

@@ -136,6 +136,12 @@ var chartDir = product.Repository("deploy", "helm", "generic-dp")
 // helm installs or upgrades a chart with values.
 func helm(t *testing.T, c *cluster.Cluster, values map[string]any, args ...string) {
 	t.Helper()
+	helmIn(t, c, namespace, values, args...)
+}
+
+// helmIn is helm for another namespace.
+func helmIn(t *testing.T, c *cluster.Cluster, namespace string, values map[string]any, args ...string) {
+	t.Helper()
 	text, err := yaml.Marshal(values)
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 // the repository.
 const imageEnv = "GENERIC_DP_IMAGE"
 
-// ImportProduct imports the image under test.
+// ImportProduct imports the image under test on every node.
 func (c *Cluster) ImportProduct(t testing.TB) {
 	t.Helper()
 	archive := os.Getenv(imageEnv)
@@ -31,7 +31,9 @@ func (c *Cluster) ImportProduct(t testing.TB) {
 	if _, err := os.Stat(archive); err != nil {
 		t.Fatalf("no image to test: %v: run make e2e-cluster, or set %s", err, imageEnv)
 	}
-	c.Import(t, archive)
+	for _, node := range c.nodes {
+		node.Import(t, archive)
+	}
 }
 
 // Apply applies an object with kubectl.
