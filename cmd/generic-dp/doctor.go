@@ -141,9 +141,15 @@ func (d *doctor) examine(ctx context.Context) {
 func (d *doctor) configuration(ctx context.Context) {
 	const check = "configuration"
 	cfg, _, err := d.load(d.config)
+	isMissing := errors.Is(err, fs.ErrNotExist)
+	if isMissing && d.isServing {
+		d.add(warning, check, "name a copy with --config to check it here",
+			"none at "+d.config+": the instance that serves has its own, such as the ConfigMap of its pod")
+		return
+	}
 	if err != nil {
 		fix := "generic-dp check"
-		if errors.Is(err, fs.ErrNotExist) {
+		if isMissing {
 			fix = "generic-dp init writes one"
 		}
 		firstLine, _, _ := strings.Cut(err.Error(), "\n")

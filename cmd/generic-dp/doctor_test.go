@@ -117,7 +117,8 @@ func TestDoctorKnowsTheHost(t *testing.T) {
 	}
 }
 
-// A resource that the kubelet has, while no instance serves, is another plugin's.
+// A resource that the kubelet has, while no instance serves, is another plugin's. An instance that serves
+// may have a configuration that is not on this host.
 func TestOtherPlugins(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -145,6 +146,20 @@ func TestOtherPlugins(t *testing.T) {
 	found, code := diagnose(t, dir)
 	if code != 1 || found["other plugins"].Status != "problem" {
 		t.Errorf("status %d: %+v", code, found)
+	}
+	// The instance serves, and its configuration is elsewhere, as in a pod.
+	if err := os.MkdirAll(dir+"/run", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir+"/other", dir+"/run/dp"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir+"/config.toml", dir+"/of-the-pod.toml"); err != nil {
+		t.Fatal(err)
+	}
+	found, _ = diagnose(t, dir)
+	if found["configuration"].Status != "warning" || found["other plugins"].Check != "" {
+		t.Errorf("beside an instance with another configuration: %+v", found)
 	}
 	stop()
 	if err := <-served; err != nil {
