@@ -36,7 +36,7 @@ func TestPagesNameRelease(t *testing.T) {
 		"deploy/helm/generic-dp/README.md": "oci://ghcr.io/" + chartPath,
 		"docs/fleet.md":                    "--manifest=" + krewManifest,
 	} {
-		if !strings.Contains(readFile(t, page), want) {
+		if !strings.Contains(readFile(t, filepath.Join(checkout.source, page)), want) {
 			t.Errorf("%s does not name %s", page, want)
 		}
 	}
