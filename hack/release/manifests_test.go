@@ -33,8 +33,10 @@ func TestMadeFromChart(t *testing.T) {
 func TestPagesNameRelease(t *testing.T) {
 	t.Parallel()
 	for page, want := range map[string]string{
-		"deploy/helm/generic-dp/README.md": "oci://ghcr.io/" + chartPath,
-		"docs/fleet.md":                    "--manifest=" + krewManifest,
+		"README.md":                        "oci://ghcr.io/" + chartPath + "\n",
+		"deploy/helm/generic-dp/README.md": "`oci://ghcr.io/" + chartPath + "`",
+		"deploy/helm/artifacthub-repo.yml": " ghcr.io/" + chartPath + ":",
+		"docs/fleet.md":                    "--manifest=" + krewManifest + "`",
 	} {
 		if !strings.Contains(readFile(t, filepath.Join(checkout.source, page)), want) {
 			t.Errorf("%s does not name %s", page, want)
