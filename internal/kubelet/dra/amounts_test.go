@@ -8,7 +8,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
-	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // consumed is the result of an allocation that takes a part of a bandwidth.
@@ -48,11 +47,10 @@ func (b *bed) prepareShares(name string, amounts ...string) (env []string, err e
 // says: it forgets a claim whose pod was deleted with --force while its containers run.
 func TestClaimsShareACapacity(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.host.list()
 	b.sticks.set(card("10G"))
-	_, stop := b.serve()
-	b.untilDrivers(1)
+	_, stop := b.serveRegistered()
 
 	env, err := b.prepareShares("a", "6G")
 	if err != nil {
@@ -82,9 +80,7 @@ func TestClaimsShareACapacity(t *testing.T) {
 	stop()
 	b.untilDrivers(1)
 	refused("c", "held by claim lab/a", "1m")
-	if err := b.kubelet.UnprepareClaim(t.Context(), claim("b").UID); err != nil {
-		t.Fatal(err)
-	}
+	b.unprepare(claim("b"))
 	if _, err := b.prepareShares("c", "4G"); err != nil {
 		t.Errorf("after a release: %v", err)
 	}
@@ -104,12 +100,11 @@ func TestClaimsShareACapacity(t *testing.T) {
 // containers may run.
 func TestSharedClaimOutlivesTheSharing(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.answer = 3 * time.Second
 	b.host.list()
 	b.sticks.set(card("10G"))
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 	for _, name := range []string{"a", "b"} {
 		if _, err := b.prepareShares(name, "2G"); err != nil {
 			t.Fatal(err)

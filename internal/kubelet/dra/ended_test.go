@@ -10,7 +10,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
-	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // forced makes claim a with usb-1, whose pod was deleted with --force while its containers run:
@@ -20,9 +19,7 @@ func forced(b *bed) {
 	b.host.list()
 	b.host.set(podUID(claim("a")), holds.PodRunning)
 	b.api.set(claim("a"), results(result("one", "usb-1")))
-	if _, err := b.kubelet.PrepareClaim(b.Context(), dra.Driver, claim("a")); err != nil {
-		b.Fatal(err)
-	}
+	b.prepare(claim("a"))
 	b.api.remove(claim("a"))
 	b.api.set(claim("b"), results(result("one", "usb-1")))
 }
@@ -67,18 +64,16 @@ func TestClaimEndsWithEvidence(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			for _, restarted := range []bool{false, true} {
-				b := newBed(t, kubelettest.Options{})
+				b := newBed(t)
 				if test.want != "" { // the others may take their time
 					b.answer = 2 * time.Second
 				}
-				s, stop := b.serve()
-				b.untilDrivers(1)
+				s, stop := b.serveRegistered()
 				forced(b)
 				if restarted { // the files of claims have everything
 					stop()
 					b.untilDrivers(0)
-					s, _ = b.serve()
-					b.untilDrivers(1)
+					s, _ = b.serveRegistered()
 				}
 				test.change(b)
 				known, err := b.host.known(t.Context())
@@ -103,21 +98,16 @@ func TestPrepareWaitsForTheLastHolder(t *testing.T) {
 		"processes end": func(b *bed) { b.host.set(podUID(claim("a")), holds.PodEnded) },
 		"the kubelet unprepares": func(b *bed) {
 			b.host.set(podUID(claim("a")), holds.PodEnded)
-			if err := b.kubelet.UnprepareClaim(b.Context(), claim("a").UID); err != nil {
-				b.Error(err)
-			}
+			b.unprepare(claim("a"))
 		},
 		"pods of an unknown state": func(b *bed) {
-			if err := b.kubelet.UnprepareClaim(b.Context(), claim("a").UID); err != nil {
-				b.Error(err)
-			}
+			b.unprepare(claim("a"))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, kubelettest.Options{})
-			b.serve()
-			b.untilDrivers(1)
+			b := newBed(t)
+			b.serveRegistered()
 			forced(b)
 			if what == "pods of an unknown state" {
 				b.host.set(podUID(claim("a")), holds.PodUnknown)
@@ -144,10 +134,9 @@ func TestPrepareWaitsForTheLastHolder(t *testing.T) {
 // whether its containers have ended or not.
 func TestReleaseOfARunningPod(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.answer = 3 * time.Second
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 	forced(b)
 	for range 2 {
 		if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
@@ -160,36 +149,30 @@ func TestReleaseOfARunningPod(t *testing.T) {
 		left, err := b.claims.Claims()
 		return err == nil && len(left) == 0
 	})
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
-		t.Error(err)
-	}
+	b.prepare(claim("b"))
 }
 
 // A pod whose claim was prepared a moment ago may have no process yet.
 func TestPodThatHasNotStarted(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.answer = 3 * time.Second
 	b.start = time.Hour
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 	forced(b)
 	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.refused("its pod may start within")
 	b.host.set(podUID(claim("a")), holds.PodRunning)
 	b.refused("still run")
 	b.host.set(podUID(claim("a")), holds.PodEnded)
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
-		t.Errorf("the pod ran and has ended: %v", err)
-	}
+	b.prepare(claim("b"))
 }
 
 // Claims for one device that arrive at once: one of them gets it.
 func TestClaimsAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	b.serve()
-	b.untilDrivers(1)
+	b := newBed(t)
+	b.serveRegistered()
 	b.host.list()
 	const n = 20
 	errs := make(chan error, n)
@@ -217,9 +200,8 @@ func TestClaimsAtOnce(t *testing.T) {
 // would be paths.
 func TestClaimsWithoutLimits(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	b.serve()
-	b.untilDrivers(1)
+	b := newBed(t)
+	b.serveRegistered()
 	repeated := func(n int) string {
 		many := make([]string, n)
 		for i := range many {
@@ -227,17 +209,14 @@ func TestClaimsWithoutLimits(t *testing.T) {
 		}
 		return results(many...)
 	}
-	for what, test := range map[string]struct{ allocation, want string }{
-		"1,000 results": {repeated(1000), "more than 256 elements"},
-		"a path":        {results(result("../../etc", "usb-1")), "must be a DNS label"},
-		"a long name":   {results(result(strings.Repeat("a", 64), "usb-1")), "must be a DNS label"},
-		"two slashes":   {results(result("a/b/c", "usb-1")), "must be a DNS label"},
-		"no name":       {results(result("", "usb-1")), "must be a DNS label"},
+	for allocation, want := range map[string]string{
+		repeated(1000):                                    "more than 256 elements",
+		results(result("../../etc", "usb-1")):             "must be a DNS label",
+		results(result(strings.Repeat("a", 64), "usb-1")): "must be a DNS label",
+		results(result("a/b/c", "usb-1")):                 "must be a DNS label",
+		results(result("", "usb-1")):                      "must be a DNS label",
 	} {
-		b.api.set(claim("a"), test.allocation)
-		_, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a"))
-		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want %q", what, err, test.want)
-		}
+		b.api.set(claim("a"), allocation)
+		b.refuses(claim("a"), want)
 	}
 }

@@ -3,25 +3,14 @@ package dra_test
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/holds"
-	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
-
-// prepare prepares a claim and expects success.
-func (b *bed) prepare(c kubelettest.ResourceClaim) {
-	b.Helper()
-	_, err := b.kubelet.PrepareClaim(b.Context(), dra.Driver, c)
-	if err != nil {
-		b.Fatalf("prepare claim %s: %v", c.Name, err)
-	}
-}
 
 // atNextGet calls do while the API server answers the next request for a claim, which then
 // fails with a status.
@@ -55,9 +44,8 @@ func (b *bed) uids() []string {
 // removed, has a pod that is about to start.
 func TestClaimPreparedAgainDuringASweep(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	s, _ := b.serve()
-	b.untilDrivers(1)
+	b := newBed(t)
+	s, _ := b.serveRegistered()
 	b.host.list()
 	b.api.set(claim("a"), results(result("one", "usb-1")))
 	b.prepare(claim("a"))
@@ -79,19 +67,16 @@ func TestClaimPreparedAgainDuringASweep(t *testing.T) {
 // run when the kubelet prepares the claim for another pod, which it does after a restart.
 func TestClaimKeepsTheRunningPodsOfItsLastPreparation(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.answer = 3 * time.Second
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 	forced(b)
 	later := claim("a")
 	later.Pod = "later"
 	b.api.set(later, results(result("one", "usb-1")))
 	b.host.set(podUID(later), holds.PodEnded)
 	b.prepare(later)
-	if err := b.kubelet.UnprepareClaim(t.Context(), later.UID); err != nil {
-		t.Fatal(err)
-	}
+	b.unprepare(later)
 	b.api.remove(later)
 	b.refused("processes of its pod uid-of-pod-a still run")
 	b.host.set(podUID(claim("a")), holds.PodEnded)
@@ -101,14 +86,11 @@ func TestClaimKeepsTheRunningPodsOfItsLastPreparation(t *testing.T) {
 // A pod whose state can't be read any more counts as running if that was its last state.
 func TestReleaseOfAPodThatCanNoLongerBeSeen(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.answer = 3 * time.Second
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 	forced(b)
-	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
-		t.Fatal(err)
-	}
+	b.unprepare(claim("a"))
 	b.host.set(podUID(claim("a")), holds.PodUnknown)
 	b.refused("when it was last seen")
 	b.host.set(podUID(claim("a")), holds.PodEnded)
@@ -119,19 +101,15 @@ func TestReleaseOfAPodThatCanNoLongerBeSeen(t *testing.T) {
 // already have allocated it through a device plugin.
 func TestDeviceThatLeavesDuringAPrepare(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.answer = 3 * time.Second
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 	forced(b)
 	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.atNextGet(claim("a"), http.StatusNotFound, func() {
 		b.sticks.set(stick("usb:2"))
 	})
-	_, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b"))
-	if err == nil || !strings.Contains(err.Error(), "not offered") {
-		t.Errorf("claim of a device that is no longer offered: %v", err)
-	}
+	b.refuses(claim("b"), "not offered")
 	if slices.Contains(b.uids(), claim("b").UID) {
 		t.Error("the claim holds a device that is no longer offered")
 	}

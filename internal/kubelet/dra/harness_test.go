@@ -167,7 +167,12 @@ func stick(id string) dra.Device {
 	return dra.Device{Resource: "example.com/zigbee", ID: id, Slots: 1}
 }
 
-func newBed(t *testing.T, o kubelettest.Options) *bed {
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	return newBedOf(t, kubelettest.Options{})
+}
+
+func newBedOf(t *testing.T, o kubelettest.Options) *bed {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dra") // a socket's path has at most 107 bytes
 	if err != nil {
@@ -228,6 +233,40 @@ func (b *bed) serve() (s *dra.Plugin, stop func()) {
 	})
 	b.Cleanup(stop)
 	return s, stop
+}
+
+// serveRegistered runs an instance, and returns when it is the only registered driver.
+func (b *bed) serveRegistered() (s *dra.Plugin, stop func()) {
+	b.Helper()
+	s, stop = b.serve()
+	b.untilDrivers(1)
+	return s, stop
+}
+
+// prepare prepares a claim and expects success.
+func (b *bed) prepare(c kubelettest.ResourceClaim) {
+	b.Helper()
+	_, err := b.kubelet.PrepareClaim(b.Context(), dra.Driver, c)
+	if err != nil {
+		b.Fatalf("prepare claim %s: %v", c.Name, err)
+	}
+}
+
+// refuses prepares a claim and expects an error with a text.
+func (b *bed) refuses(c kubelettest.ResourceClaim, want string) {
+	b.Helper()
+	_, err := b.kubelet.PrepareClaim(b.Context(), dra.Driver, c)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		b.Errorf("prepare claim %s: %v, want %q", c.Name, err, want)
+	}
+}
+
+func (b *bed) unprepare(c kubelettest.ResourceClaim) {
+	b.Helper()
+	err := b.kubelet.UnprepareClaim(b.Context(), c.UID)
+	if err != nil {
+		b.Errorf("unprepare claim %s: %v", c.Name, err)
+	}
 }
 
 func (b *bed) until(what string, condition func() bool) {

@@ -3,7 +3,6 @@ package dra_test
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -61,9 +60,8 @@ func (b *bed) untilPods(want ...string) {
 // and ended is forgotten.
 func TestPodsOfAClaimThatComeAndGo(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	s, stop := b.serve()
-	b.untilDrivers(1)
+	b := newBed(t)
+	s, stop := b.serveRegistered()
 	b.host.set("first", holds.PodRunning)
 	b.reserve("", "first")
 	b.prepare(claim("a"))
@@ -88,9 +86,8 @@ func TestPodsOfAClaimThatComeAndGo(t *testing.T) {
 // A claim that was made for its pod is not read again.
 func TestClaimOfOnePod(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	s, _ := b.serve()
-	b.untilDrivers(1)
+	b := newBed(t)
+	s, _ := b.serveRegistered()
 	b.reserve("only", "only")
 	b.prepare(claim("a"))
 	shared := claim("x")
@@ -120,22 +117,16 @@ func TestClaimOfOnePod(t *testing.T) {
 // pod may still have the first device.
 func TestClaimWithAnotherDevice(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.answer = 3 * time.Second
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 	forced(b)
-	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
-		t.Fatal(err)
-	}
+	b.unprepare(claim("a"))
 	later := claim("a")
 	later.Pod = "later"
 	b.host.set(podUID(later), holds.PodEnded)
 	b.api.set(later, results(result("one", "usb-2")))
-	_, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, later)
-	if err == nil || !strings.Contains(err.Error(), "processes of its pod uid-of-pod-a still run") {
-		t.Errorf("another device for a claim whose pod runs: %v", err)
-	}
+	b.refuses(later, "processes of its pod uid-of-pod-a still run")
 	b.refused("processes of its pod uid-of-pod-a still run")
 	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.prepare(later)
@@ -145,11 +136,10 @@ func TestClaimWithAnotherDevice(t *testing.T) {
 // A claim that is prepared again has a pod that is about to start, even if an earlier pod ran.
 func TestPodThatStartsAfterAnother(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.answer = 3 * time.Second
 	b.start = time.Hour
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 	forced(b)
 	b.refused("still run") // this sees the first pod
 	later := claim("a")

@@ -9,7 +9,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
-	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // A container finds the attributes of its devices where Kubernetes says, by the name that
@@ -17,7 +16,7 @@ import (
 // container has.
 func TestMetadata(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	at := func(port string) dra.Device {
 		d := stick("usb:1")
 		d.Slots, d.Attributes = 3, map[string]device.Typed{
@@ -28,8 +27,7 @@ func TestMetadata(t *testing.T) {
 		return d
 	}
 	b.sticks.set(at("1-1"), stick("usb:2"))
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 
 	const root = "/var/run/kubernetes.io/dra-device-attributes/"
 	files := map[string]string{} // on the host, by claim
@@ -60,9 +58,7 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("claim %s: KubeVirt finds %q and %q: %s", name, pci, mdev, text)
 		}
 		if name != "own" {
-			if err := b.kubelet.UnprepareClaim(t.Context(), c.UID); err != nil {
-				t.Error(err)
-			}
+			b.unprepare(c)
 			if _, err := os.Stat(files[name]); !os.IsNotExist(err) {
 				t.Errorf("claim %s: its metadata after its release: %v", name, err)
 			}
@@ -101,28 +97,21 @@ func forKubeVirt(t *testing.T, text []byte) (pci, mdev string) {
 // A full disk leaves no claim prepared for the kubelet, which asks again.
 func TestMetadataCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	d := stick("usb:1")
 	d.Attributes = map[string]device.Typed{}
 	b.sticks.set(d)
 	if err := os.WriteFile(b.options.Metadata, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 	b.api.set(claim("a"), results(result("one", "usb-1")))
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err == nil || !strings.Contains(err.Error(), "claim lab/a: device metadata: ") {
-		t.Errorf("without metadata: %v", err)
-	}
+	b.refuses(claim("a"), "claim lab/a: device metadata: ")
 	if err := os.Remove(b.options.Metadata); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err != nil {
-		t.Error(err)
-	}
-	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
-		t.Error(err)
-	}
+	b.prepare(claim("a"))
+	b.unprepare(claim("a"))
 	if left, err := b.claims.Claims(); err != nil || len(left) > 0 {
 		t.Errorf("claims after the release: %v, %v", left, err)
 	}

@@ -9,8 +9,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
-
-	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // notify connects to a socket, as the kubelet does for each attempt to register the driver, and reports
@@ -41,7 +39,7 @@ func (b *bed) notify(socket, refusal string) {
 // registered by the attempt that succeeds. The next kubelet may refuse it again.
 func TestKubeletTriesARefusedRegistrationAgain(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.kubelet.Stop() // the calls below are the only ones
 	s, _ := b.serve()
 	var sockets []string

@@ -35,9 +35,8 @@ func results(list ...string) string { return `{"results":[` + strings.Join(list,
 func TestRegistration(t *testing.T) {
 	t.Parallel()
 	for _, former := range []bool{false, true} {
-		b := newBed(t, kubelettest.Options{FormerHealth: former})
-		s, stop := b.serve()
-		b.untilDrivers(1)
+		b := newBedOf(t, kubelettest.Options{FormerHealth: former})
+		s, stop := b.serveRegistered()
 		b.until("status", func() bool { return s.Status().Registered })
 		b.until("health", func() bool {
 			h := b.kubelet.DeviceHealth(dra.Driver, "n1/generic-dp/usb-2")
@@ -73,7 +72,7 @@ func TestRegistration(t *testing.T) {
 // The registry comes later, and somebody removes the socket.
 func TestSocketIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	if err := os.Remove(b.options.Registry); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +100,7 @@ func TestSocketIsMadeAgain(t *testing.T) {
 
 func TestPrepare(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.host.list()
 	shared := stick("fuse")
 	shared.Slots = 3
@@ -112,8 +111,7 @@ func TestPrepare(t *testing.T) {
 		return d
 	}
 	b.sticks.set(of("usb:1"), of("usb:2"), shared, plain)
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 
 	// All devices of a claim are one environment, which the claim's own names bring.
 	c := claim("a")
@@ -153,22 +151,16 @@ func TestPrepare(t *testing.T) {
 	edits(map[string]string{"two": all, "one/small": all, "three": all})
 	// But for the claim of extended resources, where each request is of another container.
 	b.api.set(c, results(result("two", "usb-1"), result("one/small", "plain"), result("two", "usb-2"), share, foreign), "extended-resource-claim", "true")
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c); err != nil {
-		t.Fatal(err)
-	}
+	b.prepare(c)
 	edits(map[string]string{"two": "usb:1,usb:2", "one/small": "plain", "three": "fuse"})
 
 	// The scheduler gave a device away twice: the last line of defence.
 	other := claim("b")
 	b.api.set(other, results(result("one", "usb-2")))
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, other); err == nil || !strings.Contains(err.Error(), `claim lab/b: device "example.com/zigbee=usb:2": held by claim lab/a`) {
-		t.Errorf("a device twice: %v", err)
-	}
+	b.refuses(other, `claim lab/b: device "example.com/zigbee=usb:2": held by claim lab/a`)
 	// Two shares of three are free.
 	b.api.set(other, results(result("one", "fuse"), result("two", "fuse")))
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, other); err != nil {
-		t.Error(err)
-	}
+	b.prepare(other)
 	third := claim("c")
 	b.api.set(third, results(result("one", "fuse")))
 	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, third); err == nil || !strings.Contains(err.Error(), "claim lab/a (") || !strings.Contains(err.Error(), ", claim lab/b (") {
@@ -180,24 +172,18 @@ func TestPrepare(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, third); err != nil {
-		t.Errorf("after the release: %v", err)
-	}
+	b.prepare(third)
 }
 
 func TestRefusedClaims(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	b.serve()
-	b.untilDrivers(1)
+	b := newBed(t)
+	b.serveRegistered()
 	c := claim("a")
 	pool := strings.Replace(result("one", "usb-1"), "n1", "n2", 1)
 	for what, test := range map[string]struct{ allocation, want string }{
 		"no allocation":    {"", "is not allocated"},
 		"nothing of ours":  {results(`{"request":"a","driver":"x.example.com","pool":"n1/generic-dp","device":"d"}`), "has no device of " + dra.Driver},
-		"a path":           {results(result("../../etc", "usb-1")), "must be a DNS label"},
-		"two slashes":      {results(result("a/b/c", "usb-1")), "must be a DNS label"},
-		"no name":          {results(result("", "usb-1")), "must be a DNS label"},
 		"beside a holder":  {results(strings.Replace(result("one", "usb-1"), "{", `{"adminAccess":true,`, 1)), "adminAccess to device"},
 		"another node":     {results(pool), `device "usb-1" is of pool n2/generic-dp, not of the pool of this node (n1/generic-dp)`},
 		"unknown device":   {results(result("one", "usb-9")), `device "usb-9" is not offered by DRA`},
@@ -212,19 +198,13 @@ func TestRefusedClaims(t *testing.T) {
 		case test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), "claim lab/a: ") || !strings.Contains(err.Error(), test.want)):
 			t.Errorf("%s: %v, want %q", what, err, test.want)
 		}
-		if err := b.kubelet.UnprepareClaim(t.Context(), c.UID); err != nil {
-			t.Error(err)
-		}
+		b.unprepare(c)
 	}
 	again := c
 	again.UID = "uid-other"
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, again); err == nil || !strings.Contains(err.Error(), "is another one now") {
-		t.Errorf("another UID: %v", err)
-	}
+	b.refuses(again, "is another one now")
 	b.api.remove(c)
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c); err == nil || !strings.Contains(err.Error(), "can't be read") {
-		t.Errorf("a claim that is gone: %v", err)
-	}
+	b.refuses(c, "can't be read")
 	if left, _ := b.claims.Claims(); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -233,9 +213,8 @@ func TestRefusedClaims(t *testing.T) {
 // An API server that is slow to answer delays the claim that it is asked for, and no other.
 func TestSlowAPIServer(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	b.serve()
-	b.untilDrivers(1)
+	b := newBed(t)
+	b.serveRegistered()
 	b.api.set(claim("a"), results(result("one", "usb-1")))
 	b.api.set(claim("b"), results(result("one", "usb-2")))
 	answer := make(chan struct{})
@@ -262,16 +241,13 @@ func TestSlowAPIServer(t *testing.T) {
 // A call that hangs or panics fails its own claim in time, and delays no other.
 func TestPrepareAlwaysAnswers(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
+	b := newBed(t)
 	b.answer = 3 * time.Second
-	b.serve()
-	b.untilDrivers(1)
+	b.serveRegistered()
 	b.api.set(claim("a"), results(result("one", "usb-1")))
 	hang := make(chan struct{})
 	b.sticks.setInject(func(context.Context) error { <-hang; return nil })
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err == nil || !strings.Contains(err.Error(), "no answer within") {
-		t.Errorf("a call that never ends: %v", err)
-	}
+	b.refuses(claim("a"), "no answer within")
 	b.sticks.setInject(nil)
 	b.api.set(claim("b"), results(result("one", "usb-2")))
 	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
@@ -287,11 +263,7 @@ func TestPrepareAlwaysAnswers(t *testing.T) {
 		t.Errorf("a call that hangs: %v after %s", err, time.Since(began))
 	}
 	b.sticks.setInject(func(context.Context) error { panic("oh") })
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err == nil || !strings.Contains(err.Error(), "oh") {
-		t.Errorf("a panic: %v", err)
-	}
+	b.refuses(claim("a"), "oh")
 	b.sticks.setInject(nil)
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err != nil {
-		t.Error(err)
-	}
+	b.prepare(claim("a"))
 }
