@@ -3,6 +3,7 @@ package agent_test
 import (
 	"errors"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,18 +14,17 @@ import (
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
-const claimObjects = "/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims"
-
 // reserve reserves an allocated claim for pods with these UIDs, and for no others.
 func reserve(api *kubeapitest.Server, claim string, uids ...string) {
-	object := api.Objects(claimObjects)[claimObjects+"/"+claim]
+	path := claimObject(claim)
+	object := api.Objects(filepath.Dir(path))[path]
 	status := maps.Clone(object["status"].(kubeapitest.Object))
 	reserved := []any{}
 	for _, uid := range uids {
 		reserved = append(reserved, kubeapitest.Object{"resource": "pods", "name": uid, "uid": uid})
 	}
 	status["reservedFor"] = reserved
-	api.Put(claimObjects+"/"+claim, kubeapitest.Object{"metadata": object["metadata"], "status": status})
+	api.Put(path, kubeapitest.Object{"metadata": object["metadata"], "status": status})
 }
 
 // serveClaims serves by DRA on a host with visible cgroups, until it offers a device.
@@ -38,7 +38,7 @@ func (n *node) serveClaims(api *kubeapitest.Server, id string) *kubelettest.Cgro
 	c.forward(time.Hour) // the kubelet knows its pods
 	n.serveBy(&c)
 	n.untilPublished(api, map[string]string{dra.DeviceName(id): ""})
-	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+	n.untilDriver()
 	return cgroups
 }
 
@@ -47,14 +47,11 @@ func (n *node) serveClaims(api *kubeapitest.Server, id string) *kubelettest.Cgro
 func TestPodJoinsASharedClaim(t *testing.T) {
 	t.Parallel()
 	n, api := newDRANode(t, zigbeeDRA)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.addSticks(1)
 	cgroups := n.serveClaims(api, stickID)
 	shared := allocate(api, "shared", dra.DeviceName(stickID))
 	reserve(api, "shared", "first")
-	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, shared); err != nil {
-		t.Fatal(err)
-	}
+	n.prepare(shared)
 	cgroups.Start("first")
 	reserve(api, "shared", "first", "second")
 	cgroups.Start("second")
@@ -65,7 +62,7 @@ func TestPodJoinsASharedClaim(t *testing.T) {
 	})
 
 	// Both are deleted with --force. Only the second one has hung containers.
-	api.Delete(claimObjects + "/shared")
+	api.Delete(claimObject("shared"))
 	n.kubelet.Remove("lab", shared.Pod)
 	cgroups.End("first")
 	must(t, n.kubelet.UnprepareClaim(t.Context(), shared.UID))
@@ -75,9 +72,7 @@ func TestPodJoinsASharedClaim(t *testing.T) {
 		t.Errorf("the device of a pod that joined its claim: %v", err)
 	}
 	cgroups.End("second")
-	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, next); err != nil {
-		t.Error(err)
-	}
+	n.prepare(next)
 }
 
 // A claim that the kubelet has forgotten does not keep its slot only because another claim has
@@ -97,7 +92,7 @@ func TestForgottenClaimFreesItsSlot(t *testing.T) {
 	if err := prepare("third"); err == nil {
 		t.Error("a device with two slots has three holders")
 	}
-	api.Delete(claimObjects + "/lost")
+	api.Delete(claimObject("lost"))
 	n.kubelet.Remove("lab", "pod-lost")
 	if err := prepare("next"); err != nil {
 		t.Error(err)
@@ -140,9 +135,7 @@ func TestClaimAndPluginAreRivals(t *testing.T) {
 
 	// The claim comes first.
 	claim := allocate(api, "claim", zigbee)
-	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim); err != nil {
-		t.Fatal(err)
-	}
+	n.prepare(claim)
 	_, err := n.kubelet.Allocate(t.Context(), serialName, serialID)
 	if err == nil || !strings.Contains(err.Error(), "held as "+zigbeeID) {
 		t.Fatalf("Allocate while the claim is prepared: %v", err)
@@ -156,10 +149,8 @@ func TestClaimAndPluginAreRivals(t *testing.T) {
 	n.untilListed(serialName, []string{serialID}, nil)
 
 	// The container comes first.
-	pod := kubelettest.Request{Namespace: "default", Pod: "a", Container: "main", Resource: serialName}
-	if _, err := n.kubelet.Admit(t.Context(), pod, 1); err != nil {
-		t.Fatal(err)
-	}
+	_, err = n.kubelet.Admit(t.Context(), request("a", serialName), 1)
+	must(t, err)
 	_, err = n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim)
 	if err == nil || !strings.Contains(err.Error(), "held as "+serialID) {
 		t.Fatalf("the claim while the container runs: %v", err)
@@ -175,7 +166,5 @@ func TestClaimAndPluginAreRivals(t *testing.T) {
 		later()
 		return published(api)[zigbee] == ""
 	})
-	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim); err != nil {
-		t.Fatal(err)
-	}
+	n.prepare(claim)
 }

@@ -50,8 +50,7 @@ func TestLockIsNoFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, zigbee)
-			n.addBus()
-			n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+			n.addSticks(1)
 			err := os.Mkdir(n.options.Paths.RunDir, 0o755)
 			err = errors.Join(err, make(filepath.Join(n.options.Paths.RunDir, "lock")))
 			must(t, err)
@@ -83,8 +82,7 @@ func TestUnusableRunDirectory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, zigbee+"[[resource]]\nname = \"part\"\nmatch.glob = \"/dev/part-*\"\n")
-			n.addBus()
-			n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+			n.addSticks(1)
 			n.addNodes("part-0")
 			unusable(n)
 			n.serve()
@@ -266,8 +264,7 @@ func TestHungAttribute(t *testing.T) {
 	t.Parallel()
 	const resource, other = "example.com/zigbee", "usb:10c4:ea60:BBBB2222"
 	n := newNode(t, strings.Replace(zigbee, "usb = {", `attr = { "power/control" = "!auto" }, usb = {`, 1))
-	n.addBus()
-	dir := n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	dir := n.addSticks(1)
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	must(t, os.Mkdir(filepath.Join(n.host.Sysfs(), dir, "power"), 0o755))
 	n.setAttr(dir, "power/control", "on")

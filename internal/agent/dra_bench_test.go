@@ -36,7 +36,7 @@ func benchmarkPrepare(b *testing.B, devices, prepared, pods int) {
 	}
 	n.addNodes(ids...)
 	n.serve()
-	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+	n.untilDriver()
 	n.eventually("slices", func() bool { return len(published(api)) == devices })
 	for i := range prepared {
 		c := allocate(api, "held-"+strconv.Itoa(i), dra.DeviceName(ids[i]))

@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -80,6 +79,19 @@ func (n *node) untilPublished(api *kubeapitest.Server, want map[string]string) {
 	}
 }
 
+func (n *node) untilDriver() {
+	n.Helper()
+	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+}
+
+// prepare prepares a claim and returns its devices.
+func (n *node) prepare(c kubelettest.ResourceClaim) []*claims.Device {
+	n.Helper()
+	prepared, err := n.kubelet.PrepareClaim(n.Context(), dra.Driver, c)
+	must(n, err)
+	return prepared
+}
+
 // allocate makes a claim with these devices, each of request "r" or as "REQUEST=DEVICE".
 func allocate(api *kubeapitest.Server, name string, devices ...string) kubelettest.ResourceClaim {
 	c := kubelettest.ResourceClaim{Namespace: "lab", Name: name, UID: "uid-" + name, Pod: "pod-" + name, Container: "main"}
@@ -91,27 +103,11 @@ func allocate(api *kubeapitest.Server, name string, devices ...string) kubelette
 		}
 		results = append(results, kubeapitest.Object{"request": request, "driver": dra.Driver, "pool": "n1/generic-dp", "device": device})
 	}
-	api.Put("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/"+name, kubeapitest.Object{
+	api.Put(claimObject(name), kubeapitest.Object{
 		"metadata": kubeapitest.Object{"name": name, "uid": c.UID},
 		"status":   kubeapitest.Object{"allocation": kubeapitest.Object{"devices": kubeapitest.Object{"results": results}}},
 	})
 	return c
-}
-
-// cgroups gives the host a cgroup tree with a pod that runs, and returns its cgroup.
-func (n *node) cgroups(pod string) string {
-	n.Helper()
-	dir := n.TempDir()
-	own := filepath.Join(dir, "kubepods", "burstable", "pod"+pod)
-	for name, text := range map[string]string{
-		filepath.Join(dir, "cgroup.controllers"):                             "pids",
-		filepath.Join(own, "cgroup.events"):                                  "populated 1\n",
-		filepath.Join(dir, "kubepods", "burstable", "podx", "cgroup.events"): "populated 1\n",
-	} {
-		must(n, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)))
-	}
-	n.options.Paths.Cgroup = dir
-	return own
 }
 
 // names are the CDI names of prepared devices.
@@ -135,13 +131,11 @@ func TestByClaim(t *testing.T) {
 	t.Parallel()
 	n, api := newDRANode(t, zigbeeDRA)
 	n.answerWithin = 3 * time.Second
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.addSticks(2)
 	a, _ := n.serve()
 	all := []string{dra.DeviceName(stickID), dra.DeviceName(otherID)}
 	n.untilPublished(api, map[string]string{all[0]: "", all[1]: ""})
-	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+	n.untilDriver()
 	if n.kubelet.Count("example.com/zigbee").Known {
 		t.Error("the resource is a device plugin's, too")
 	}
@@ -154,9 +148,7 @@ func TestByClaim(t *testing.T) {
 		}
 	}
 
-	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", all[1]))
-	must(t, err)
-	got := names(devices)
+	got := names(n.prepare(allocate(api, "a", all[1])))
 	if len(got) != 2 || got[0] != "example.com/zigbee=usb:10c4:ea60:BBBB2222" {
 		t.Fatalf("CDI names: %q", got)
 	}
@@ -210,8 +202,7 @@ func TestByClaim(t *testing.T) {
 func TestRestartByClaim(t *testing.T) {
 	t.Parallel()
 	n, api := newDRANode(t, zigbeeDRA+"health.attr.serial = \"AAAA*\"\n")
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.addSticks(1)
 	_, stop := n.serve()
 	name := dra.DeviceName(stickID)
 	n.untilPublished(api, map[string]string{name: ""})
@@ -245,9 +236,7 @@ func TestRestartByClaim(t *testing.T) {
 func TestClaimOfALostState(t *testing.T) {
 	t.Parallel()
 	n, api := newDRANode(t, zigbee)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.addSticks(2)
 	const held, free = stickID, otherID
 	api.Put("/apis/resource.k8s.io/v1/resourceslices/stale", kubeapitest.Object{
 		"metadata": kubeapitest.Object{"name": "stale"},
@@ -267,16 +256,18 @@ func TestClaimOfALostState(t *testing.T) {
 	must(t, specs.WriteClaim(claim))
 	longAgo := time.Now().Add(-time.Hour)
 	must(t, os.Chtimes(specs.ClaimPath(claim.UID), longAgo, longAgo))
-	pod := n.cgroups("uid-of-pod")
+	cgroups := kubelettest.NewCgroups(t)
+	n.options.Paths.Cgroup = cgroups.Dir()
+	cgroups.Start("uid-of-pod")
 	allocate(api, "a", dra.DeviceName(held))
 	var c clock
 	a, _ := n.serveBy(&c)
 	n.untilListed("example.com/zigbee", []string{free}, nil)
 	n.untilPublished(api, map[string]string{})
-	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+	n.untilDriver()
 
 	// The claim ends without a call of the kubelet, and its containers do so later.
-	api.Delete("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/a")
+	api.Delete(claimObject("a"))
 	for range 4 {
 		c.forward(30 * time.Second)
 		a.Reload()
@@ -284,7 +275,7 @@ func TestClaimOfALostState(t *testing.T) {
 	if list, _ := n.kubelet.Latest("example.com/zigbee"); slices.Contains(list.Healthy(), held) {
 		t.Error("the device is free while a pod with its claim runs")
 	}
-	must(t, os.RemoveAll(pod))
+	cgroups.End("uid-of-pod")
 	n.eventually("release", func() bool {
 		c.forward(30 * time.Second)
 		a.Reload()
@@ -309,8 +300,7 @@ func TestByClaimWithoutRights(t *testing.T) {
 	} {
 		n, api := newDRANode(t, text)
 		test.change(&n.options)
-		n.addBus()
-		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+		n.addSticks(1)
 		a, _ := n.serve()
 		n.eventually(what, func() bool {
 			reason := reasons(a, "example.com/stick")[stickID]
@@ -334,13 +324,11 @@ name = "seat"
 match.virtual = ["a"]
 container.health_dir = "/run/device"
 `)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.addSticks(2)
 	n.serve()
 	a, b, seat := dra.DeviceName(stickID), dra.DeviceName(otherID), dra.DeviceName("virtual:example.com:seat:a")
 	n.untilPublished(api, map[string]string{a: "", b: "", seat: ""})
-	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+	n.untilDriver()
 	refused := func(claim kubelettest.ResourceClaim) {
 		t.Helper()
 		want := "claim lab/" + claim.Name + ": path /run/device is of example.com/zigbee and of example.com/seat in one claim: "
@@ -350,9 +338,9 @@ container.health_dir = "/run/device"
 		}
 	}
 	refused(allocate(api, "three", "one="+a, "two="+b, "three="+seat))
-	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "both", "one="+a, "two="+b))
-	if err != nil || len(devices) != 2 {
-		t.Fatalf("devices: %v, %v", devices, err)
+	devices := n.prepare(allocate(api, "both", "one="+a, "two="+b))
+	if len(devices) != 2 {
+		t.Fatalf("devices: %v", devices)
 	}
 	healthDir := filepath.Join(n.options.Paths.RunDir, "health")
 	for i, d := range devices {
@@ -386,14 +374,12 @@ container.health_dir = "/run/device"
 func TestHeldDeviceStaysHealthy(t *testing.T) {
 	t.Parallel()
 	n, api := newDRANode(t, "api = \"dra\"\n"+followed)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.addSticks(1)
 	n.serve()
 	name := dra.DeviceName(stickID)
 	n.untilPublished(api, map[string]string{name: ""})
-	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
-	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", name))
-	must(t, err)
+	n.untilDriver()
+	devices := n.prepare(allocate(api, "a", name))
 	dir := ""
 	for _, m := range n.edits(names(devices)[1]).Mounts {
 		if m.ContainerPath == "/run/device" {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
-	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
@@ -73,7 +72,7 @@ func TestDerivedNames(t *testing.T) {
 	n.until("the end of the resource", func() bool { return len(n.kubelet.Connected(second)) == 0 })
 	n.eventually("the other one alone", func() bool { return slices.Equal(served(a), []string{first}) })
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	n.until("the resource that is back", func() bool { return n.kubelet.Count(second).Allocatable == 1 })
+	n.untilAllocatable(second, 1)
 }
 
 // A resource is retired while its when does not hold, and another one with its name
@@ -108,7 +107,7 @@ match.glob = "/dev/only-*"
 		return resp.GetContainerResponses()[0].GetEnvs()["WHICH"]
 	}
 	n.untilListed(resource, []string{"r-a"}, nil)
-	n.until("registration", func() bool { return n.kubelet.Count(resource).Allocatable == 1 })
+	n.untilAllocatable(resource, 1)
 	if got := which(); got != "plain" {
 		t.Errorf("without the flag: %s", got)
 	}
@@ -168,7 +167,7 @@ func TestForeignResourceIsNotServed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"${kernel}\"\nmatch.glob = \"/dev/r-*\"\n")
 	n.addNodes("r-a")
-	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: "example.com/gpu"}, "GPU-1")
+	n.kubelet.Hold(request("p", "example.com/gpu"), "GPU-1")
 	a, _ := n.serve()
 	n.untilListed("example.com/r-a", []string{"r-a"}, nil)
 	n.passes(a)
@@ -195,10 +194,10 @@ func TestHeldCDIDeviceAfterAnEditOfIdentity(t *testing.T) {
 	var c clock
 	a, _ := n.serveBy(&c)
 	n.untilListed(resource, []string{"cdi:vendor.com:gpu:GPU-0"}, nil)
-	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, "cdi:vendor.com:gpu:GPU-0")
+	n.kubelet.Hold(request("p", resource), "cdi:vendor.com:gpu:GPU-0")
 	n.configure(text + "identity = \"name\"\n")
 	n.untilListed(resource, nil, []string{"cdi:vendor.com:gpu:GPU-0"})
-	n.kubelet.Remove("d", "p")
+	n.kubelet.Remove("default", "p")
 	n.eventually("the other ID", func() bool {
 		c.forward(time.Minute)
 		a.Reload()

@@ -68,9 +68,7 @@ func TestTakeoverWithABrokenConfiguration(t *testing.T) {
 func TestCallsWaitForTheRightToAnswer(t *testing.T) {
 	t.Parallel()
 	n, api := newDRANode(t, zigbee)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.addSticks(2)
 	n.addNodes("r-0")
 	n.configure(zigbee + "api = \"dra\"\n[[resource]]\nname = \"r\"\nmatch.glob = \"/dev/r-*\"\n")
 	first, stopFirst := n.serve()
@@ -84,7 +82,7 @@ func TestCallsWaitForTheRightToAnswer(t *testing.T) {
 		return isOurs
 	})
 	a, _ := n.serve()
-	n.until("registration", func() bool { return n.kubelet.Count("example.com/r").Allocatable == 1 })
+	n.untilAllocatable("example.com/r", 1)
 	n.eventually("ready", func() bool { return a.Ready() == nil })
 
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
@@ -120,11 +119,30 @@ func (n *node) untilListed(resource string, healthy, unhealthy []string) {
 	})
 }
 
+// untilAllocatable waits until the kubelet can allocate that many devices of a resource, which is registered
+// then.
+func (n *node) untilAllocatable(resource string, count int) {
+	n.Helper()
+	n.until("allocatable devices of "+resource, func() bool { return n.kubelet.Count(resource).Allocatable == count })
+}
+
 // addBus makes a USB controller with one bus.
 func (n *node) addBus() {
 	n.Helper()
 	controller := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
 	n.host.AddRootHub(controller, 1, "480")
+}
+
+// addSticks makes a bus with the stick of stickID, and the one of otherID if count is 2. It returns
+// the directory of the first one.
+func (n *node) addSticks(count int) string {
+	n.Helper()
+	n.addBus()
+	dir := n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	if count == 2 {
+		n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	}
+	return dir
 }
 
 func (n *node) linkOf(id, key string) string {
@@ -138,9 +156,14 @@ func (n *node) linkOf(id, key string) string {
 // spec is the text of the CDI spec of a resource, empty for none.
 func (n *node) spec(kind string) string {
 	n.Helper()
-	w := cdi.Writer{Dir: n.options.Paths.CDIDir, Owner: n.options.Paths.RunDir}
-	data, _ := os.ReadFile(filepath.Join(w.Dir, w.FileName(kind)))
+	data, _ := os.ReadFile(n.specFile(kind))
 	return string(data)
+}
+
+// specFile is the path of the CDI spec of a resource.
+func (n *node) specFile(kind string) string {
+	w := n.options.Paths.SpecWriter()
+	return filepath.Join(w.Dir, w.FileName(kind))
 }
 
 type logBuffer struct {

@@ -74,8 +74,7 @@ func TestADeviceIsUnhealthyWhileItsCheckFails(t *testing.T) {
 
 func testCheckThatFails(t *testing.T, cdi bool) {
 	n := newNode(t, fmt.Sprintf("%scontainer.cdi = %t\nhealth = { attr.authorized = \"1\", interval = \"5s\" }\n", zigbee, cdi))
-	n.addBus()
-	dir := n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	dir := n.addSticks(1)
 	n.setAttr(dir, "authorized", "0")
 	a, _ := n.serve()
 	leads := func() bool {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
-	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 const (
@@ -33,7 +32,7 @@ func (n *node) healthDir(pod string) string {
 // the container.
 func (n *node) healthDirs(pod string, devices int) map[string]string {
 	n.Helper()
-	a, err := n.kubelet.Admit(context.Background(), kubelettest.Request{Namespace: "d", Pod: pod, Container: "c", Resource: zigbees}, devices)
+	a, err := n.kubelet.Admit(n.Context(), request(pod, zigbees), devices)
 	must(n, err)
 	dirs := map[string]string{}
 	for _, m := range a.Response.GetMounts() {
@@ -64,12 +63,11 @@ func TestHealthDirFollowsTheDevice(t *testing.T) {
 	t.Parallel()
 	for _, cdi := range []string{"", "container.cdi = true\n"} {
 		n := newNode(t, followed+cdi)
-		n.addBus()
-		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+		n.addSticks(1)
 		var c clock
 		n.serveBy(&c)
 		n.untilListed(zigbees, []string{stickID}, nil)
-		n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
+		n.untilAllocatable(zigbees, 1)
 		dir := n.healthDir("p")
 		n.wantHealthy(dir, true, "after Allocate")
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
@@ -104,14 +102,13 @@ func TestHealthDirFollowsTheDevice(t *testing.T) {
 func TestHealthHoldEndsByItself(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, followed)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.addSticks(1)
 	a, err := agent.New(n.options)
 	must(t, err)
 	a.SetHealthHold(time.Second)
 	n.run(a)
 	n.untilListed(zigbees, []string{stickID}, nil)
-	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
+	n.untilAllocatable(zigbees, 1)
 	dir := n.healthDir("p")
 	lost := time.Now()
 	n.host.RemoveUSB("1-1")
@@ -130,12 +127,9 @@ func TestHealthDirOfSeveralDevices(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1) + "count = 2\ncontainer.max_per_container = 1\n"
 	n := newNode(t, text)
-	n.addBus()
-	for port, serial := range map[string]string{"1": "AAAA1111", "2": "BBBB2222"} {
-		n.host.AddUSB(stick("1-"+port, serial, "ttyUSB"+port))
-	}
+	n.addSticks(2)
 	n.serve()
-	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 4 })
+	n.untilAllocatable(zigbees, 4)
 	dir := func(id string) string { return filepath.Join(n.options.Paths.RunDir, "health", id) }
 	want := map[string]string{"/run/device/0": dir(stickID), "/run/device/1": dir(otherID)}
 	if got := n.healthDirs("p", 2); !maps.Equal(got, want) {
@@ -143,7 +137,7 @@ func TestHealthDirOfSeveralDevices(t *testing.T) {
 	}
 	shared := n.healthDir("q")
 	n.host.RemoveUSB("1-2")
-	n.until("loss", func() bool { return n.kubelet.Count(zigbees).Allocatable == 2 })
+	n.untilAllocatable(zigbees, 2)
 	n.wantHealthy(dir(stickID), true, "the other device")
 	n.wantHealthy(dir(otherID), false, "the lost device")
 	if shared != dir(stickID) && shared != dir(otherID) {
@@ -157,8 +151,7 @@ func TestHealthDirOverARestart(t *testing.T) {
 	t.Parallel()
 	for _, lostState := range []bool{false, true} {
 		n := newNode(t, followed+"health.attr = { bInterfaceClass = \"ff\" }\n")
-		n.addBus()
-		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+		n.addSticks(1)
 		var c clock
 		restart := func(stop func()) (stopNew func()) {
 			t.Helper()
@@ -172,7 +165,7 @@ func TestHealthDirOverARestart(t *testing.T) {
 			return stop
 		}
 		_, stop := n.serveBy(&c)
-		n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
+		n.untilAllocatable(zigbees, 1)
 		dir := n.healthDir("p")
 		before := healthy(dir)
 		stop = restart(stop)
@@ -212,11 +205,9 @@ func TestHealthDirOverARestart(t *testing.T) {
 func TestHealthDirAfterAReboot(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1))
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.addSticks(2)
 	_, stop := n.serve()
-	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 2 })
+	n.untilAllocatable(zigbees, 2)
 	dir := n.healthDirs("p", 2)["/run/device/0"]
 	n.host.RemoveUSB("1-1")
 	n.untilListed(zigbees, []string{otherID}, []string{stickID})
@@ -244,19 +235,18 @@ func TestHealthDirAfterAReboot(t *testing.T) {
 func TestHealthDirsAreSwept(t *testing.T) {
 	t.Parallel()
 	h := newHolding(t, followed)
-	h.addBus()
-	h.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	h.addSticks(1)
 	var c clock
 	c.forward(time.Hour) // the kubelet is as old
 	a, _ := h.serveBy(&c)
-	h.until("registration", func() bool { return h.kubelet.Count(zigbees).Allocatable == 1 })
+	h.untilAllocatable(zigbees, 1)
 	dir := h.healthDir("p")
-	uid := h.kubelet.UID("d", "p")
+	uid := h.kubelet.UID("default", "p")
 	h.cgroups.Start(uid)
 	h.eventually("the checkpoint", func() bool { return a.Remembers(uid) })
 	// A kubelet that cannot reach the API server after its start lists only static pods. The containers of
 	// the others run.
-	h.kubelet.Remove("d", "p")
+	h.kubelet.Remove("default", "p")
 	h.host.RemoveUSB("1-1")
 	h.untilListed(zigbees, nil, []string{stickID})
 	pass := func() {

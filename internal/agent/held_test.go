@@ -34,7 +34,7 @@ func TestHeldI2CBusGetsASibling(t *testing.T) {
 			var c clock
 			agent, _ := n.serveBy(&c)
 			n.untilListed(resource, []string{single}, nil)
-			n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, single)
+			n.kubelet.Hold(request("p", resource), single)
 			add(sibling, "gmbusB")
 			n.untilListed(resource, []string{b}, []string{single})
 			if links, _ := filepath.Glob(filepath.Join(n.options.Paths.RunDir, "links", single, "*")); len(links) == 0 {
@@ -42,7 +42,7 @@ func TestHeldI2CBusGetsASibling(t *testing.T) {
 			} else if target, _ := os.Readlink(links[0]); target != "/dev/i2c-5" {
 				t.Errorf("the link leads to %q", target)
 			}
-			n.kubelet.Remove("d", "p")
+			n.kubelet.Remove("default", "p")
 			n.eventually("both buses", func() bool {
 				c.forward(time.Minute)
 				agent.Reload()
@@ -59,11 +59,10 @@ func TestHeldDeviceThatIsReadLate(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/zigbee"
 	n := newNode(t, zigbee)
-	n.addBus()
-	dir := n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	dir := n.addSticks(1)
 	_, stop := n.serve()
 	n.untilListed(resource, []string{stickID}, nil)
-	n.kubelet.Hold(kubelettest.Request{Namespace: "lab", Pod: "p", Container: "main", Resource: resource}, stickID)
+	n.kubelet.Hold(request("p", resource), stickID)
 	n.configure(strings.Replace(zigbee, "container.path", "identity = \"port\"\ncontainer.path", 1))
 	n.untilListed(resource, nil, []string{stickID})
 	stop()
@@ -108,8 +107,7 @@ func TestReleasedDeviceIsOfferedAtOnce(t *testing.T) {
 	t.Parallel()
 	const resource, other = "example.com/zigbee", "example.com/other"
 	h := newHolding(t, zigbee)
-	h.addBus()
-	h.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	h.addSticks(1)
 	var c clock
 	a, _ := h.serveBy(&c)
 	h.untilListed(resource, []string{stickID}, nil)
@@ -152,14 +150,10 @@ func newHolding(t *testing.T, text string) *holding {
 
 const partResource = "example.com/part"
 
-func partOf(pod string) kubelettest.Request {
-	return kubelettest.Request{Namespace: "default", Pod: pod, Container: "main", Resource: partResource}
-}
-
 // start admits a pod with one device and starts its containers.
 func (h *holding) start(pod string) (uid string, ids []string) {
 	h.Helper()
-	a, err := h.kubelet.Admit(h.Context(), partOf(pod), 1)
+	a, err := h.kubelet.Admit(h.Context(), request(pod, partResource), 1)
 	must(h, err)
 	uid = h.kubelet.UID("default", pod)
 	h.cgroups.Start(uid)
@@ -172,7 +166,7 @@ func (h *holding) forget(pod string) { h.kubelet.Remove("default", pod) }
 // refused admits a pod, which must fail because of the pod with that UID.
 func (h *holding) refused(pod, uid string) {
 	h.Helper()
-	a, err := h.kubelet.Admit(h.Context(), partOf(pod), 1)
+	a, err := h.kubelet.Admit(h.Context(), request(pod, partResource), 1)
 	if err == nil {
 		h.Fatalf("pod %s got %q while the pod with UID %s runs", pod, a.IDs, uid)
 	}

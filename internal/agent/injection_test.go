@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
-	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // A chart upgrade restarts the program and changes the configuration at once. A held
@@ -40,15 +39,14 @@ func TestHeldDeviceKeepsItsInjectionOverAnUpgrade(t *testing.T) {
 				t.Parallel()
 				text := strings.Replace(tc.text, "container.path = \"/dev/zigbee\"\n", "", strings.Count(tc.text, "container.path")-1)
 				n := newNode(t, text+cdi)
-				n.addBus()
-				n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+				n.addSticks(1)
 				companion := stick("1-2", "CCCC3333", "ttyUSB7")
 				companion.Product = "ea70"
 				n.host.AddUSB(companion)
 				var c clock
 				a, stop := n.serveBy(&c)
 				n.untilListed(resource, []string{tc.id}, nil)
-				n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, tc.id)
+				n.kubelet.Hold(request("p", resource), tc.id)
 				injected := func() int {
 					links, _ := filepath.Glob(filepath.Join(n.options.Paths.RunDir, "links", tc.id, "*"))
 					return len(links) + n.specNodes(resource, tc.id)
@@ -69,7 +67,7 @@ func TestHeldDeviceKeepsItsInjectionOverAnUpgrade(t *testing.T) {
 					stop()
 				}
 				a, _ = n.serveBy(&c)
-				n.kubelet.Remove("d", "p")
+				n.kubelet.Remove("default", "p")
 				n.eventually("the end of a free device", func() bool {
 					c.forward(2 * time.Minute)
 					a.Reload()

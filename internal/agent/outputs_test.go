@@ -64,15 +64,14 @@ func TestNoOutputOfAGoneDeviceIsLeftAtPublication(t *testing.T) {
 			n := newNode(t, everyOutput)
 			n.options.Paths.DeviceInfoDir = t.TempDir()
 			n.options.Paths.NFDDir = t.TempDir()
-			n.addBus()
-			n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+			n.addSticks(1)
 			n.host.AddUSB(cdiStick("1-2", "CCCC3333", "ttyACM0"))
 			nicDir := n.host.AddPCI(nic(nicID, "158b"))
 			n.serve()
 			n.untilListed(zigbees, []string{stickID}, nil)
 			n.untilListed("example.com/cdi", []string{cdiStickID}, nil)
 			n.untilListed("example.com/nic", []string{nicID}, nil)
-			n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
+			n.untilAllocatable(zigbees, 1)
 			healthDir := n.healthDir("p")
 			gone := map[string]string{zigbees: stickID, "example.com/cdi": cdiStickID, "example.com/nic": nicID}
 			n.eventually("files of every output", func() bool {
@@ -141,11 +140,6 @@ func (n *node) artifacts(id, healthDir string) []string {
 		addIf(strings.Contains(string(text), "example.com/nic=1\n"), features)
 	}
 	return found
-}
-
-func (n *node) specFile(kind string) string {
-	w := n.options.Paths.SpecWriter()
-	return filepath.Join(w.Dir, w.FileName(kind))
 }
 
 func cdiStick(port, serial, tty string) sysfstest.USB {
@@ -247,8 +241,7 @@ func TestFeatures(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee+"features.serial = \"${usb.serial}\"\n[[resource]]\nname = \"fuse\"\ncount = 10\nmatch.glob = \"/dev/fuse\"\n[[resource]]\nname = \"absent\"\nmatch.glob = \"/dev/absent\"\n")
 	n.addNodes("fuse")
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.addSticks(1)
 	n.options.Paths.NFDDir = filepath.Join(t.TempDir(), "features.d")
 	n.serve()
 	const head, fuse = "# healthy devices by resource\n", "example.com/fuse=1\n"
@@ -281,8 +274,7 @@ func TestFeatures(t *testing.T) {
 func TestFeaturesThatHang(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.addSticks(1)
 	n.options.Paths.NFDDir = t.TempDir()
 	_, end := hang(t, n.options.Paths.NFDDir)
 	defer end()

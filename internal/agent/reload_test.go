@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
@@ -55,7 +54,7 @@ container.path = "/dev/x/"
 	n.configure(parts("r") + net)
 	n.untilListed("example.com/net", []string{"0000:03:00.0"}, nil)
 	n.configure(parts("r"))
-	n.until("the resource is no longer offered", func() bool { return n.kubelet.Count("example.com/net").Allocatable == 0 })
+	n.untilAllocatable("example.com/net", 0)
 	n.configure(parts("r") + net)
 	n.untilListed("example.com/net", []string{"0000:03:00.0"}, nil)
 }
@@ -126,13 +125,12 @@ func TestOneCDISpecThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r container.cdi = true", "s container.cdi = true"))
 	n.addNodes("r-a", "s-a")
-	w := cdi.Writer{Dir: n.options.Paths.CDIDir, Owner: n.options.Paths.RunDir}
-	must(t, os.MkdirAll(filepath.Join(w.Dir, w.FileName("example.com/s"), "full"), 0o700))
+	must(t, os.MkdirAll(filepath.Join(n.specFile("example.com/s"), "full"), 0o700))
 	n.serve()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	n.untilListed("example.com/s", nil, []string{"s-a"})
 	// Now the temporary file of r: what the file has stays Healthy.
-	must(t, os.MkdirAll(filepath.Join(w.Dir, w.FileName("example.com/r")+".tmp", "full"), 0o700))
+	must(t, os.MkdirAll(filepath.Join(n.specFile("example.com/r")+".tmp", "full"), 0o700))
 	n.addNodes("r-b")
 	n.untilListed("example.com/r", []string{"r-a"}, []string{"r-b"})
 }

@@ -17,12 +17,10 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	const a, b = stickID, otherID
 	n := newNode(t, zigbee+"count = 2\n[[resource]]\nname = \"none\"\nmatch.glob = \"/dev/none*\"\n")
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.addSticks(2)
 	n.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, a+"::1")
 	agent, _ := n.serve()
-	n.until("registration", func() bool { return n.kubelet.Count("example.com/zigbee").Allocatable == 4 })
+	n.untilAllocatable("example.com/zigbee", 4)
 	n.eventually("the kubelet's answer to it", func() bool { return agent.Ready() == nil })
 	if err := agent.Alive(); err != nil {
 		t.Errorf("Alive: %v", err)
