@@ -100,9 +100,7 @@ match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 	places := func(allow string) []string {
 		t.Helper()
 		a, err := parseAllow(allow)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = cfg.Check(a)
 		if err == nil {
 			return nil

@@ -20,9 +20,7 @@ var update = flag.Bool("update", false, "write the golden error texts of testdat
 func TestBad(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir("testdata/bad")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		if filepath.Ext(e.Name()) == ".txt" {
 			continue
@@ -39,15 +37,11 @@ func TestBad(t *testing.T) {
 			got := strings.ReplaceAll(err.Error(), "testdata/bad/", "") + "\n"
 			golden := filepath.Join("testdata/bad", name+".txt")
 			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(golden, []byte(got), 0o644))
 				return
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("error text (-want +got):\n%s", diff)
 			}

@@ -45,20 +45,14 @@ func load(path string) (*config.Config, error) {
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
 func symlink(t *testing.T, target, path string) {
 	t.Helper()
-	if err := os.Symlink(target, path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(target, path))
 }
 
 func names(cfg *config.Config) []string {
@@ -73,9 +67,7 @@ func TestLoadFile(t *testing.T) {
 	t.Parallel()
 	path := write(t, t.TempDir(), "gdp.conf", fuse)
 	cfg, err := load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff([]string{"gdp.conf"}, cfg.Files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -95,9 +87,7 @@ func TestLoadDirectory(t *testing.T) {
 	write(t, dir, "README", "no TOML")
 	write(t, dir, "40-old.toml.bak", "no TOML")
 	cfg, err := load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff([]string{"10-kvm.toml", "20-fuse.toml"}, cfg.Files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -132,9 +122,7 @@ func TestLoadConfigMap(t *testing.T) {
 		symlink(t, "..data/"+name, filepath.Join(dir, name))
 	}
 	cfg, err := load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff([]string{"a.toml", "b.toml"}, cfg.Files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -144,9 +132,7 @@ func TestLoadConfigMap(t *testing.T) {
 	write(t, plain, "a.toml", fuse)
 	write(t, plain, "b.toml", kvm)
 	other, err := load(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if cfg.Hash != other.Hash {
 		t.Errorf("hashes differ: %s, %s", cfg.Hash, other.Hash)
 	}
@@ -164,15 +150,11 @@ func TestReadWhileReplaced(t *testing.T) {
 		data := filepath.Join(dir, "..data")
 		old, _ := os.Readlink(data)
 		symlink(t, version, data+"_tmp")
-		if err := os.Rename(data+"_tmp", data); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(data+"_tmp", data))
 		if old == "" {
 			return
 		}
-		if err := os.RemoveAll(filepath.Join(dir, old)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(filepath.Join(dir, old)))
 	}
 	replace("..0")
 	for _, name := range names {
@@ -207,15 +189,11 @@ func TestLoadErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty")
-	if err := os.Mkdir(empty, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(empty, 0o755))
 	write(t, dir, "hidden/.a.toml", fuse)
 	symlink(t, "nowhere", filepath.Join(dir, "b.toml"))
 	symlink(t, "nowhere", filepath.Join(filepath.Dir(write(t, dir, "dangling/README", "")), "b.toml"))
-	if err := os.MkdirAll(filepath.Join(dir, "directory/a.toml"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(dir, "directory/a.toml"), 0o755))
 	tests := map[string]string{
 		filepath.Join(dir, "missing"):   "no such file or directory",
 		empty:                           "no file in this directory has a name that ends in \".toml\"",
@@ -226,9 +204,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 	if runtime.GOOS == "linux" {
 		fifo := filepath.Join(dir, "fifo.toml")
-		if err := syscall.Mkfifo(fifo, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Mkfifo(fifo, 0o644))
 		tests[fifo] = "not a regular file"
 	}
 	for path, want := range tests {

@@ -17,9 +17,7 @@ import (
 func parse(t *testing.T, text string) *config.Config {
 	t.Helper()
 	cfg, err := config.Parse(config.File{Name: "test.toml", Data: []byte(text)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return cfg
 }
 
@@ -101,9 +99,7 @@ annotations = { "example.com/n" = "${resource}" }
 `)
 	r := cfg.Resources[0]
 	libraries, err := pattern.Parse(pattern.Path, "/usr/lib/*.so")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := config.Resource{
 		Name:       "vendor.example/GPU_1.x",
 		Place:      `test.toml: resource 1 ("vendor.example/GPU_1.x")`,
@@ -209,14 +205,10 @@ func TestGood(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/bad/*.toml", "testdata/good/*.toml", "reference.toml"} {
 		files, err := filepath.Glob(pattern)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		for _, name := range files {
 			data, err := os.ReadFile(name)
-			if err != nil {
-				f.Fatal(err)
-			}
+			must(f, err)
 			f.Add(data)
 		}
 	}
@@ -232,9 +224,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		everything, err := parseAllow("all")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := cfg.Check(everything); err != nil {
 			t.Errorf("everything is allowed, but %v", err)
 		}
@@ -252,9 +242,7 @@ func TestAPI(t *testing.T) {
 	t.Parallel()
 	a := config.File{Name: "a.toml", Data: []byte("[[resource]]\nname = 'x.example/a'\nmatch.glob = '/dev/a'\n[[resource]]\nname = 'x.example/b'\nmatch.glob = '/dev/b'\napi = 'device-plugin'\n")}
 	cfg, err := config.Parse(a, config.File{Name: "z.toml", Data: []byte("api = 'dra'\n")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if r := cfg.Resources[0]; r.API != config.APIDRA || !r.Container.CDI || r.Container.AutoCDI {
 		t.Errorf("a resource without api: %q, cdi %v", r.API, r.Container.CDI)
 	}
@@ -285,5 +273,13 @@ func TestParseForCDI(t *testing.T) {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

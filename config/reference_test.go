@@ -45,9 +45,7 @@ func helps() map[string]string {
 func TestReferenceHasEveryKey(t *testing.T) {
 	t.Parallel()
 	cfg, err := Parse(File{Name: "reference.toml", Data: []byte(reference)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := cfg.Resources[0].Name, "example.com/zigbee"; got != want {
 		t.Errorf("name = %q, want %q", got, want)
 	}

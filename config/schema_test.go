@@ -15,21 +15,13 @@ import (
 func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	text, err := Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource("schema.json", document); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddResource("schema.json", document))
 	s, err := c.Compile("schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if s.DraftVersion != 4 {
 		t.Errorf("draft %d, want 4", s.DraftVersion)
 	}
@@ -44,13 +36,9 @@ func tomlDocument(t *testing.T, text []byte) any {
 		t.Fatal(err)
 	}
 	written, err := json.Marshal(tables)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(written))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return document
 }
 
@@ -64,9 +52,7 @@ func TestSchemaAccepts(t *testing.T) {
 	}
 	for _, name := range append(files, "reference.toml") {
 		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := s.Validate(tomlDocument(t, data)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -81,11 +67,17 @@ func TestSchemaRefuses(t *testing.T) {
 		"unknown-keys", "letter-case", "letter-case-tables", "keys-elsewhere", "exclude", "hooks", "owner", "mdev", "net", "enumerations", "types-booleans", "companions",
 	} {
 		data, err := os.ReadFile("testdata/bad/" + name + ".toml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if s.Validate(tomlDocument(t, data)) == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -64,15 +64,11 @@ func (n *node) hostNode(path string) string {
 func (n *node) edits(name string) string {
 	kind, id, _ := strings.Cut(name, "=")
 	files, err := filepath.Glob(filepath.Join(n.paths.CDIDir, "*.json"))
-	if err != nil {
-		n.Fatal(err)
-	}
+	must(n, err)
 	var text strings.Builder
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			n.Fatal(err)
-		}
+		must(n, err)
 		var spec specs.Spec
 		if err := json.Unmarshal(data, &spec); err != nil {
 			n.Fatalf("%s: %v", file, err)

@@ -16,9 +16,7 @@ func TestProbesFitTheHold(t *testing.T) {
 	t.Parallel()
 	text := "domain = \"example.com\"\n[[resource]]\nname = \"zigbee\"\nmatch.glob = \"/dev/ttyUSB*\"\ncontainer.health_dir = \"/run/device\"\n"
 	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	container := cfg.Resources[0].Container
 	type probe struct {
 		Exec   struct{ Command []string }
@@ -39,12 +37,8 @@ func TestProbesFitTheHold(t *testing.T) {
 		}
 	}
 	manifest, err := os.ReadFile("pods/follow.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(manifest, &deployment); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, yaml.Unmarshal(manifest, &deployment))
 	if deployment.Spec.Strategy.Type != "Recreate" {
 		t.Errorf("strategy %q, want Recreate: the new pod cannot get the device of the old one", deployment.Spec.Strategy.Type)
 	}
@@ -67,17 +61,11 @@ func TestProbesFitTheHold(t *testing.T) {
 func TestPodsRequestResourcesOfExamples(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("configs/qat-tls.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cfg, err := config.Parse(config.File{Name: "qat-tls.toml", Data: text})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifest, err := os.ReadFile("pods/qat-tls.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []string{"limits: { " + string(cfg.Resources[0].Name) + ": 1,", "  name: kata-qat\n", "runtimeClassName: kata-qat\n"} {
 		if !strings.Contains(string(manifest), want) {
 			t.Errorf("the manifest lacks %q", want)

@@ -50,9 +50,7 @@ type story struct {
 func readStory(t *testing.T, file string) story {
 	t.Helper()
 	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := story{head: map[string]string{}, archive: archive}
 	for line := range strings.Lines(string(archive.Comment)) {
 		key, value, _ := strings.Cut(line, ":")
@@ -118,9 +116,7 @@ func TestEveryExampleHasAStory(t *testing.T) {
 	t.Parallel()
 	stories := map[string]bool{}
 	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	allowed := map[string]string{}
 	for _, file := range files {
 		head := readStory(t, file).head
@@ -147,9 +143,7 @@ func TestEveryExampleHasAStory(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // words are the different words of a list for --allow.
@@ -164,9 +158,7 @@ func words(list string) []string {
 func TestReplaces(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/migration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, section, _ := strings.Cut(string(page), "\n## What replaces what\n")
 	linked := map[string]bool{}
 	link := regexp.MustCompile(`\]\(\.\./examples/(configs/[a-z-]+\.toml)\)`)
@@ -208,12 +200,8 @@ func serve(t *testing.T, s story) *node {
 	t.Helper()
 	dir := kubelettest.TempDir(t)
 	archive, err := os.ReadFile(filepath.Join("../testdata/machines", s.head["machine"]+".txtar"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := recording.Unpack(filepath.Join(dir, "host"), archive); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, recording.Unpack(filepath.Join(dir, "host"), archive))
 	cdiDir := filepath.Join(dir, "cdi")
 	specs := []string{cdiDir}
 	if host := s.head["cdi"]; host != "" {
@@ -225,20 +213,14 @@ func serve(t *testing.T, s story) *node {
 		RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), CDIDir: cdiDir, SpecDirs: specs,
 	}}
 	allow, err := parseAllow(s.head["allow"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n.kubelet = kubelettest.New(kubelettest.Options{Dir: n.paths.KubeletDir, PodResources: n.paths.PodResources})
-	if err := n.kubelet.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.kubelet.Start())
 	t.Cleanup(n.kubelet.Stop)
 	n.agent, err = agent.New(agent.Options{
 		Config: filepath.Join("configs", s.head["config"]), Paths: n.paths, NodeName: s.head["node"], Allow: allow,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- n.agent.Run(ctx) }()
@@ -271,9 +253,7 @@ func (n *node) settle() {
 		}
 		return true
 	})
-	if err != nil {
-		n.Fatal(err)
-	}
+	must(n, err)
 	// A failed check does not change the lists.
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
@@ -353,4 +333,12 @@ func reason(text string) string {
 func parseAllow(list string) (a config.Allow, err error) {
 	err = a.Set(list)
 	return a, err
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

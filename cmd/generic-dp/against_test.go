@@ -36,9 +36,7 @@ func TestDiffNamesHolders(t *testing.T) {
 	}
 	text := check(holding, "-o", "json")
 	var all answer.Check
-	if err := json.Unmarshal([]byte(text), &all); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text), &all))
 	r := all.Files[0].Against
 	held := map[string]string{}
 	for _, c := range r.Changes {

@@ -41,9 +41,7 @@ func newLoopProcess(b *testing.B) (*process, loopControl) {
 		}
 	})
 	p := newProcess(b)
-	if err := os.WriteFile(p.config, []byte(twoResources+loops), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.WriteFile(p.config, []byte(twoResources+loops), 0o600))
 	return p, control
 }
 
@@ -95,9 +93,7 @@ func BenchmarkProcessHotplug(b *testing.B) {
 			}); err != nil {
 				b.Fatal(err)
 			}
-			if err := <-done; err != nil {
-				b.Fatal(err)
-			}
+			must(b, <-done)
 			*step.took = append(*step.took, seen.Sub(at))
 			polled = append(polled, poll-at.Sub(start)%poll)
 		}
@@ -113,9 +109,7 @@ func BenchmarkProcessHotplug(b *testing.B) {
 func nodeEvents(b *testing.B, name string, tell func(time.Time)) {
 	b.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	if _, err := unix.InotifyAddWatch(fd, "/dev", unix.IN_CREATE|unix.IN_DELETE); err != nil {
 		b.Fatal(err)
 	}

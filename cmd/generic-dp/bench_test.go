@@ -66,9 +66,7 @@ func newProcessOf(b *testing.B, program program, resources int) *process {
 		p.names = append(p.names, fmt.Sprintf("example.com/r%d", i))
 	}
 	p.kubelet = kubelettest.New(kubelettest.Options{Dir: filepath.Join(p.dir, "k")})
-	if err := p.kubelet.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, p.kubelet.Start())
 	b.Cleanup(p.kubelet.Stop)
 	return p
 }
@@ -155,9 +153,7 @@ func BenchmarkProcessKubeletRestart(b *testing.B) {
 	for b.Loop() {
 		p.kubelet.Stop()
 		began := time.Now()
-		if err := p.kubelet.Start(); err != nil {
-			b.Fatal(err)
-		}
+		must(b, p.kubelet.Start())
 		p.wait(10)
 		took = append(took, time.Since(began))
 	}

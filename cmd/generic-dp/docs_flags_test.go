@@ -14,9 +14,7 @@ import (
 func TestDocsOfFlags(t *testing.T) {
 	const name = repository + "/docs/reference.md"
 	content, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page := string(content)
 	for _, table := range flagTables() {
 		if strings.Contains(page, "\n"+table+"\n") {

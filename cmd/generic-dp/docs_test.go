@@ -109,9 +109,7 @@ var comment = regexp.MustCompile(`^<!-- (?:(machine|file): (\S+)|(run): cluster|
 
 func readPage(t *testing.T, file string) *page {
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &page{t: t, file: file, lines: strings.Split(string(text), "\n"), dir: t.TempDir(), scripts: t.TempDir(), sections: []section{{}}}
 	next, open := block{}, (*block)(nil)
 	for i, line := range p.lines {

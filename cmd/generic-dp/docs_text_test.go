@@ -153,9 +153,7 @@ func (p *page) checkFlags(line int, root *cobra.Command, args []string) {
 func TestDocsOfMetrics(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(repository + "/docs/reference.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, section, _ := strings.Cut(string(page), "\n## Metrics\n")
 	documented := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[a-z_`, ]+`) \\|").FindAllStringSubmatch(section, -1) {
@@ -170,9 +168,7 @@ func TestDocsOfMetrics(t *testing.T) {
 	served := map[string]bool{}
 	for _, file := range files {
 		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
@@ -189,17 +185,13 @@ func TestDocsOfMetrics(t *testing.T) {
 func TestDocsOfVersions(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(repository + "/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, version := range []struct{ file, pattern, text string }{
 		{"go.mod", `(?m)^go (\d+\.\d+)`, "Go %s "},
 		{"deploy/helm/generic-dp/Chart.yaml", `(?m)^kubeVersion: ">=(\d+\.\d+)`, "Kubernetes %s or later"},
 	} {
 		text, err := os.ReadFile(filepath.Join(repository, version.file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		m := regexp.MustCompile(version.pattern).FindSubmatch(text)
 		if m == nil {
 			t.Fatalf("%s lacks %s", version.file, version.pattern)
@@ -218,17 +210,13 @@ func TestDocsOfReleases(t *testing.T) {
 	t.Parallel()
 	read := func(file string) string {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(text)
 	}
 	chart := repository + "/deploy/helm/generic-dp/"
 	want := regexp.MustCompile(`(?m)^version: (\S+)$`).FindStringSubmatch(read(chart + "Chart.yaml"))[1]
 	pages, err := filepath.Glob(repository + "/docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := 0
 	unpublished := 0
 	for _, page := range append(pages, repository+"/README.md", chart+"README.md", repository+"/CHANGELOG.md") {

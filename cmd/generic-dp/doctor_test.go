@@ -19,9 +19,7 @@ func diagnose(t *testing.T, dir string) (map[string]finding, int) {
 		if err == nil {
 			err = recording.Unpack(dir+"/machine", archive)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	var out, stderr strings.Builder
 	code := run(t.Context(), []string{
@@ -51,9 +49,7 @@ func TestDoctor(t *testing.T) {
 	place(t, dir+"/run/containerd/containerd.sock", "")
 	place(t, dir+"/etc/containerd/config.toml", "version = 2\n")
 	kubelet := kubelettest.New(kubelettest.Options{Dir: dir + "/kubelet", PodResources: dir + "/pods.sock"})
-	if err := kubelet.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kubelet.Start())
 	found, code := diagnose(t, dir)
 	for check, want := range map[string]severity{
 		"configuration": "warning", "kubelet": "ok", "pod resources": "ok", "runtime": "warning",
@@ -80,9 +76,7 @@ func TestDoctor(t *testing.T) {
 	if code != 1 {
 		t.Errorf("status %d, want 1: %+v", code, found)
 	}
-	if err := os.Remove(dir + "/config.toml"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(dir+"/config.toml"))
 	if found, _ = diagnose(t, dir); !strings.HasPrefix(found["configuration"].Fix, "generic-dp init") {
 		t.Errorf("without a configuration: %+v", found["configuration"])
 	}
@@ -124,9 +118,7 @@ func TestOtherPlugins(t *testing.T) {
 	dir := t.TempDir()
 	place(t, dir+"/config.toml", "domain = \"example.com\"\n[[resource]]\nname = \"serial\"\nmatch.glob = \"/dev/ttyUSB*\"\n")
 	kubelet := kubelettest.New(kubelettest.Options{Dir: dir + "/kubelet", PodResources: dir + "/pods.sock"})
-	if err := kubelet.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kubelet.Start())
 	defer kubelet.Stop()
 	f, _ := recorded(t, "../../testdata/machines/desktop-xhci.txtar")
 	f.config = dir + "/config.toml"

@@ -12,9 +12,7 @@ func TestFlagsFromTheEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := dir + "/" + name
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	const resource = `[[resource]]

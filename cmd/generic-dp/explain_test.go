@@ -19,15 +19,11 @@ type story struct{ example, machine string }
 func stories(t *testing.T) (all []story) {
 	t.Helper()
 	files, err := filepath.Glob("../../examples/testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	value := regexp.MustCompile(`(?m)^(config|machine): *(\S+)$`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var s story
 		for _, m := range value.FindAllStringSubmatch(string(text), 2) {
 			if m[1] == "config" {
@@ -54,13 +50,9 @@ func TestExplainAgreesWithMatching(t *testing.T) {
 			t.Parallel()
 			_, host := recorded(t, s.machine)
 			files, _, err := config.Read(s.example)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			cfg, err := config.Parse(files...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			view := host.With(cfg)
 			explainResources(t, cfg, view)
 			explainDevices(t, cfg, view)
@@ -100,9 +92,7 @@ func explainDevices(t *testing.T, cfg *config.Config, view *agent.View) {
 			continue
 		}
 		found, err := hardware.Find(view.Forms, d.Nodes[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		offered := map[string]bool{}
 		for _, o := range d.Offers {
 			offered[o.ID] = true

@@ -17,9 +17,7 @@ func TestFleetWhy(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/fleet/why.txtar"
 	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root := t.TempDir()
 	for _, f := range archive.Files {
 		place(t, filepath.Join(root, f.Name), string(f.Data))
@@ -51,9 +49,7 @@ func TestFleetWhy(t *testing.T) {
 func explainFake(t *testing.T, dirs ...string) string {
 	t.Helper()
 	cluster, err := readFakeCluster(append([]string{"testdata/fleet/base"}, dirs...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cluster.machines = "../../testdata/machines"
 	f := plugin.Fleet{
 		Kubectl:  cluster,
@@ -62,12 +58,8 @@ func explainFake(t *testing.T, dirs ...string) string {
 		Timeout:  time.Minute,
 	}
 	report, err := f.Why(t.Context(), "home", "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var text strings.Builder
-	if err := report.Table(&text, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report.Table(&text, false))
 	return text.String()
 }

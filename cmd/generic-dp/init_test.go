@@ -38,9 +38,7 @@ func initIsOffered(t *testing.T, f *flags, view *agent.View, all *catalog.Catalo
 	if err != nil && strings.Contains(err.Error(), "this host has no device that pods may want") {
 		return // a host for storage alone
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namesOnlyOffered(t, view, text)
 	file := filepath.Join(t.TempDir(), "config.toml")
 	place(t, file, text)
@@ -75,9 +73,7 @@ func initOfEveryDevice(t *testing.T, f *flags, view *agent.View, all *catalog.Ca
 			continue
 		}
 		cfg, err := parseText(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		namesOnlyOffered(t, view, text)
 		offers := view.With(cfg).Matched.Resources[0].Offers
 		others := 0
@@ -123,9 +119,7 @@ func namesOnlyOffered(t *testing.T, view *agent.View, text string) {
 func allFits(t *testing.T, view *agent.View, all *catalog.Catalog) {
 	t.Helper()
 	var text strings.Builder
-	if err := listAll(all, view).Table(&text, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, listAll(all, view).Table(&text, false))
 	for line := range strings.Lines(text.String()) {
 		if utf8.RuneCountInString(line)-1 > cli.Columns {
 			t.Errorf("%d columns: %s", utf8.RuneCountInString(line)-1, line)

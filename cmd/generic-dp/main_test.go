@@ -65,17 +65,11 @@ func (p builtProgram) Run() int {
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	machines, err := filepath.Abs("../../testdata/machines")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	examples, err := filepath.Abs("../../examples/configs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clusters, err := filepath.Abs("testdata/fleet")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
 		UpdateScripts: *update,
@@ -125,30 +119,28 @@ func recorded(t *testing.T, machine string) (*flags, *agent.View) {
 	if err == nil {
 		err = f.unpack(cmd)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(f.unpacked); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := f.all.Set("allow", "all"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.all.Set("allow", "all"))
 	view, err := f.scan(t.Context(), &config.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f, view
 }
 
 func place(t testing.TB, file, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }

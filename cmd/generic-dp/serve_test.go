@@ -21,14 +21,10 @@ func TestNotifiesSystemd(t *testing.T) {
 	t.Parallel()
 	dir := kubelettest.TempDir(t)
 	config := filepath.Join(dir, "c.toml")
-	if err := os.WriteFile(config, []byte("domain = \"example.com\"\n[[resource]]\nname = \"x\"\nmatch.virtual = [\"a\"]\ncontainer.env.X = \"1\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, []byte("domain = \"example.com\"\n[[resource]]\nname = \"x\"\nmatch.virtual = [\"a\"]\ncontainer.env.X = \"1\"\n"), 0o600))
 	for _, command := range []string{"kubelet", "cdi"} {
 		socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, command), Net: "unixgram"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer socket.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -41,9 +37,7 @@ func TestNotifiesSystemd(t *testing.T) {
 		} else {
 			cmd.Args = append(cmd.Args, "--kubelet-dir", own+"/kubelet")
 		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		heard := func() string {
 			deadline, _ := ctx.Deadline()
 			_ = socket.SetReadDeadline(deadline)
@@ -60,9 +54,7 @@ func TestNotifiesSystemd(t *testing.T) {
 		if specs, err := filepath.Glob(own + "/cdi/*.json"); err != nil || (len(specs) == 1) != (command == "cdi") {
 			t.Errorf("%s: specs %v, %v at the time of READY", command, specs, err)
 		}
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Signal(syscall.SIGTERM))
 		if got := heard(); got != "STOPPING=1" {
 			t.Errorf("%s: systemd hears %q, want STOPPING=1", command, got)
 		}
@@ -76,9 +68,7 @@ func TestNotifiesSystemd(t *testing.T) {
 func TestEndsWhileItBlocks(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
 		t.Fatal(err)
@@ -87,9 +77,7 @@ func TestEndsWhileItBlocks(t *testing.T) {
 	cmd.Stdout = w
 	var text strings.Builder
 	cmd.Stderr = &text
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	_ = w.Close()
 	killed := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
 	defer killed.Stop()
@@ -97,9 +85,7 @@ func TestEndsWhileItBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	_ = cmd.Wait()
 	took := time.Since(began)
 	if code := cmd.ProcessState.ExitCode(); code != 1 || took > 3*time.Second || !strings.Contains(text.String(), "stopped by a signal") {

@@ -96,9 +96,7 @@ func inLocalTime(text string) string {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	l, err := status.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- status.New(instance{}).Serve(ctx, l) }()
@@ -126,9 +124,7 @@ func TestStatusWithoutInstance(t *testing.T) {
 	t.Parallel()
 	const nobody = "127.0.0.1:1" // tcpmux, never an ephemeral port
 	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer other.Close()
 	go func() {
 		if conn, err := other.Accept(); err == nil {

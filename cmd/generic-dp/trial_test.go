@@ -39,9 +39,7 @@ func newVictim(t *testing.T) *victim {
 		"--pod-resources", dir + "/pods.sock", "--run-dir", dir + "/run", "--state-dir", dir + "/state", "--cdi-dir", dir + "/cdi",
 	}}
 	v.kubelet = kubelettest.New(kubelettest.Options{Dir: dir + "/kubelet", PodResources: dir + "/pods.sock"})
-	if err := v.kubelet.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.kubelet.Start())
 	t.Cleanup(func() {
 		if v.cmd != nil {
 			v.end(syscall.SIGKILL)
@@ -69,9 +67,7 @@ func newServed(t *testing.T) *victim {
 func (v *victim) configure(count int) {
 	v.Helper()
 	text := fmt.Sprintf("domain = \"example.com\"\n[[resource]]\nname = \"x\"\ncount = %d\nmatch.virtual = [\"a\"]\ncontainer.env.X = \"1\"\n", count)
-	if err := os.WriteFile(v.dir+"/c.toml", []byte(text), 0o600); err != nil {
-		v.Fatal(err)
-	}
+	must(v, os.WriteFile(v.dir+"/c.toml", []byte(text), 0o600))
 }
 
 func (v *victim) start() {
@@ -82,9 +78,7 @@ func (v *victim) start() {
 	if err == nil {
 		err = v.cmd.Start()
 	}
-	if err != nil {
-		v.Fatal(err)
-	}
+	must(v, err)
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			v.mu.Lock()
@@ -180,9 +174,7 @@ func TestKilledDuringATrial(t *testing.T) {
 		"during a broken edit": func(v *victim) {
 			v.configure(2)
 			v.listed(2)
-			if err := os.WriteFile(v.dir+"/c.toml", []byte("["), 0o600); err != nil {
-				v.Fatal(err)
-			}
+			must(v, os.WriteFile(v.dir+"/c.toml", []byte("["), 0o600))
 			v.eventually("the problem", func() bool { return strings.Contains(v.logged(), "configuration is broken") })
 		},
 	} {
@@ -235,9 +227,7 @@ func TestKilledAfterARemoval(t *testing.T) {
 	)
 	edit := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(v.dir+"/c.toml", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(v.dir+"/c.toml", []byte(text), 0o600))
 	}
 	healthy := func(resource string) int {
 		list, _ := v.kubelet.Latest("example.com/" + resource)
@@ -289,8 +279,6 @@ func TestKilledAfterATrial(t *testing.T) {
 	v.end(syscall.SIGKILL)
 	v.serve(2)
 	v.end(syscall.SIGKILL)
-	if err := os.WriteFile(v.dir+"/c.toml", []byte("["), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(v.dir+"/c.toml", []byte("["), 0o600))
 	v.serve(2)
 }

@@ -25,13 +25,9 @@ func ids(t *testing.T, d *Decisions, present ...*device.Hardware) map[string]str
 	t.Helper()
 	// Decisions must survive a restart.
 	text, err := json.Marshal(*d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var prev Decisions
-	if err := json.Unmarshal(text, &prev); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &prev))
 	forms, next := Identify(&device.Snapshot{Hardware: present}, prev)
 	reversed := slices.Clone(present)
 	slices.Reverse(reversed)

@@ -260,3 +260,11 @@ func grows(r Resource) Resource {
 func restore(remembered []Remembered) State {
 	return Persisted{Boot: "x", Resources: remembered}.State("x")
 }
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -119,9 +119,7 @@ func TestMovedInterfaceSurvivesARestart(t *testing.T) {
 	h.held = map[string]string{"x": "r"}
 	h.at(s, res("r")).holdsMoved(true)
 	text, err := json.Marshal(Persisted{Boot: "a", Resources: h.state.Remember()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, tt := range []struct {
 		name   string
 		boot   string
@@ -138,9 +136,7 @@ func TestMovedInterfaceSurvivesARestart(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var kept Persisted
-			if err := json.Unmarshal(text, &kept); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(text, &kept))
 			again := newMachine(t)
 			again.state = kept.State(tt.boot)
 			again.pulled["devices/x"] = tt.pulled

@@ -27,21 +27,15 @@ func TestUSBDevicesOfAVersionThatReadLess(t *testing.T) {
 	dir := t.TempDir()
 	saved := full()
 	saved.USB = map[string]device.KnownUSB{"/sys/devices/usb1/1-1": {Inode: 7, USB: device.USB{Serial: "A1"}}}
-	if err := save(dir, saved); err != nil {
-		t.Fatal(err)
-	}
+	must(t, save(dir, saved))
 	file := filepath.Join(dir, stateFile)
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct {
 		text string
 		usb  int
 	}{{string(text), 1}, {strings.Replace(string(text), " Speed", "", 1), 0}} {
-		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(c.text), 0o600))
 		if got, err := Load(dir); err != nil || len(got.USB) != c.usb || len(got.Resources) != 1 {
 			t.Errorf("%d USB devices and %d resources, %v: want %d and 1\n%s", len(got.USB), len(got.Resources), err, c.usb, c.text)
 		}
@@ -51,9 +45,7 @@ func TestUSBDevicesOfAVersionThatReadLess(t *testing.T) {
 func TestInvalidStateIsKeptAside(t *testing.T) {
 	t.Parallel()
 	good, err := full().text()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tests := []struct{ name, text, want string }{
 		{"empty", "", "unexpected end"},
 		{"cut off", string(good[:len(good)/2]), "unexpected end"},
@@ -68,9 +60,7 @@ func TestInvalidStateIsKeptAside(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			path := filepath.Join(dir, stateFile)
-			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(tt.text), 0o600))
 			got, err := Load(dir)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("error %v, want one with %q and the path", err, tt.want)
@@ -98,9 +88,7 @@ func TestInvalidStateIsKeptAside(t *testing.T) {
 func TestStateOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	good, err := full().text()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := parse([]byte(strings.Replace(string(good), `"version":1`, `"version":2,"new":{"a":[1]}`, 1)))
 	if diff := cmp.Diff(full(), got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -136,16 +124,12 @@ func TestRestartKeepsTheList(t *testing.T) {
 
 func FuzzLoad(f *testing.F) {
 	good, err := full().text()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(good)
 	f.Add([]byte(`{"version":1,"resources":[{"name":"r","devices":[{"id":"x","slots":9999999,"numa":[-1]}]}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, stateFile), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, stateFile), text, 0o600))
 		p, err := Load(dir)
 		if err != nil && !cmp.Equal(p, Persisted{}) {
 			t.Errorf("a value and an error: %v", err)

@@ -19,12 +19,8 @@ const (
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // fake makes a cgroup tree of files; names ending in "/" are directories.
@@ -162,12 +158,8 @@ func TestLinksAndFIFOs(t *testing.T) {
 	t.Parallel()
 	outside := fake(t, map[string]string{"pod" + uid + "/cgroup.events": "populated 1\n"})
 	dir := fake(t, map[string]string{"cgroup.controllers": "pids", "kubepods/": "", "kubepods/podfifo/": ""})
-	if err := os.Symlink(outside, filepath.Join(dir, "kubepods.slice")); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mkfifo(filepath.Join(dir, "kubepods/podfifo/cgroup.events"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(outside, filepath.Join(dir, "kubepods.slice")))
+	must(t, unix.Mkfifo(filepath.Join(dir, "kubepods/podfifo/cgroup.events"), 0o600))
 	for uid, want := range map[string]PodState{uid: Missing, "fifo": Running} {
 		if got := New(dir).PodState(uid); got != want {
 			t.Errorf("pod %s is %v, want %v", uid, got, want)
@@ -194,13 +186,9 @@ func TestParentsChange(t *testing.T) {
 	check("at once", Unknown) // not searched so soon again
 	now = now.Add(retrySearch)
 	check("after the kubelet started", Running)
-	if err := os.RemoveAll(filepath.Join(dir, "kubepods/pod"+uid)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(dir, "kubepods/pod"+uid)))
 	check("after the pod ended", Missing)
-	if err := os.RemoveAll(filepath.Join(dir, "kubepods")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(dir, "kubepods")))
 	check("without its parent", Unknown)
 	write(t, dir, "kubepods.slice/kubepods-pod"+systemdID+".slice/cgroup.events", "populated 1\n")
 	now = now.Add(retrySearch)
@@ -260,5 +248,13 @@ func TestPodParents(t *testing.T) {
 	}
 	if none := New("").PodParents(); none != nil {
 		t.Errorf("without a tree: %q, want none", none)
+	}
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -14,12 +14,8 @@ import (
 func writeAttr(t *testing.T, tree sysfstest.Tree, file, text string) {
 	t.Helper()
 	name := filepath.Join(tree.Sysfs(), file)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must(t, os.WriteFile(name, []byte(text), 0o644))
 }
 
 // The values of one snapshot do not change, and the next one reads again.

@@ -33,15 +33,11 @@ func findHardware(s *device.Snapshot, name string) *device.Hardware {
 func replace(t *testing.T, tree sysfstest.Tree, attr string, absent bool) {
 	t.Helper()
 	file := filepath.Join(tree.Sysfs(), attr)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	if absent {
 		return
 	}
-	if err := os.Mkdir(file, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(file, 0o755))
 }
 
 const server = "../../../testdata/machines/server-two-socket.txtar"
@@ -55,9 +51,7 @@ func TestPCIWithoutModalias(t *testing.T) {
 		`modalias: "" has no identifiers`: func(tree sysfstest.Tree) { replace(t, tree, nic+"/modalias", true) },
 		`modalias: "pci:" has no identifiers`: func(tree sysfstest.Tree) {
 			replace(t, tree, nic+"/modalias", true)
-			if err := os.WriteFile(filepath.Join(tree.Sysfs(), nic, "modalias"), []byte("pci:\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(tree.Sysfs(), nic, "modalias"), []byte("pci:\n"), 0o644))
 		},
 		"modalias: is a directory": func(tree sysfstest.Tree) { replace(t, tree, nic+"/modalias", false) },
 	} {
@@ -133,9 +127,7 @@ func TestDeviceGoesDuringTheScan(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			tree := sysfstest.Load(t, desktop)
-			if err := os.RemoveAll(filepath.Join(tree.Sysfs(), c.gone)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.RemoveAll(filepath.Join(tree.Sysfs(), c.gone)))
 			snap := scan(t, tree)
 			if findHardware(snap, "1-2.1") != nil {
 				t.Error("the device is still there")
@@ -161,9 +153,7 @@ func TestFunctionOnItsBusIsNotGone(t *testing.T) {
 	const function = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"
 	modalias := filepath.Join(tree.Sysfs(), function, "modalias")
 	text, err := os.ReadFile(modalias)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()}
 	s := inventory.New(o)
 	want := updated(t, s, inventory.Batch{All: true})
@@ -173,9 +163,7 @@ func TestFunctionOnItsBusIsNotGone(t *testing.T) {
 	event := inventory.Batch{Paths: []string{function}}
 	for _, s := range []*inventory.Scanner{s, inventory.New(o)} {
 		snap, err := s.Update(t.Context(), event)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// On a busy machine, a read of another function may be too slow.
 		if !slices.Contains(snap.UnreadHardware, device.UnreadHardware{Path: function}) {
 			t.Errorf("unread: %v", snap.UnreadHardware)
@@ -188,9 +176,7 @@ func TestFunctionOnItsBusIsNotGone(t *testing.T) {
 			t.Errorf("its virtual function: %+v", p)
 		}
 	}
-	if err := errors.Join(os.Remove(modalias), os.WriteFile(modalias, text, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Remove(modalias), os.WriteFile(modalias, text, 0o644)))
 	if diff := cmp.Diff(want, updated(t, s, inventory.Batch{})); diff != "" {
 		t.Errorf("once it can be read (-before +after):\n%s", diff)
 	}
@@ -209,9 +195,7 @@ func TestNodesOfUnreadFunctions(t *testing.T) {
 	h.AddNode("", sysfstest.Node{Name: "vfio/12", Subsystem: "vfio"})
 	disk := h.AddPCI(sysfstest.PCI{Address: "0000:02:00.0", Vendor: "144d", Device: "a808", Class: "010802", Driver: "nvme"})
 	namespace := h.AddNode("", sysfstest.Node{Name: "nvme0n1", Subsystem: "block", Dir: "nvme-subsystem/nvme-subsys0/nvme0n1", Block: true})
-	if err := os.Symlink("../../../../"+disk+"/nvme/nvme0", filepath.Join(h.Sysfs(), filepath.Dir(namespace), "nvme0")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("../../../../"+disk+"/nvme/nvme0", filepath.Join(h.Sysfs(), filepath.Dir(namespace), "nvme0")))
 	controller := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd", NUMA: &one})
 	h.AddRootHub(controller, 1, "480")
 	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
@@ -227,14 +211,10 @@ func TestNodesOfUnreadFunctions(t *testing.T) {
 	}
 	for _, dir := range []string{gpu, disk, controller} {
 		modalias := filepath.Join(h.Sysfs(), dir, "modalias")
-		if err := errors.Join(os.Remove(modalias), unix.Mknod(modalias, unix.S_IFSOCK|0o600, 0)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Remove(modalias), unix.Mknod(modalias, unix.S_IFSOCK|0o600, 0)))
 	}
 	snap, err := s.Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := paths(snap); slices.Contains(got, "/dev/vfio/12") || slices.Contains(got, "/dev/nvme0n1") || len(snap.UnreadHardware) != 3 {
 		t.Errorf("nodes %v, unread %v", got, snap.UnreadHardware)
 	}
@@ -246,9 +226,7 @@ func TestNodesOfUnreadFunctions(t *testing.T) {
 func TestDeviceMissingOnItsBus(t *testing.T) {
 	t.Parallel()
 	tree := sysfstest.Load(t, desktop)
-	if err := os.Remove(filepath.Join(tree.Sysfs(), "bus/usb/devices/1-5")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(tree.Sysfs(), "bus/usb/devices/1-5")))
 	snap := scan(t, tree)
 	var subjects []string
 	for _, p := range snap.Problems {
@@ -269,12 +247,8 @@ func TestNodesOfUnlistableBusAreLeftOut(t *testing.T) {
 	t.Parallel()
 	tree := sysfstest.Load(t, desktop)
 	bus := filepath.Join(tree.Sysfs(), "bus/usb/devices")
-	if err := os.RemoveAll(bus); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(bus, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(bus))
+	must(t, os.WriteFile(bus, nil, 0o644))
 	snap := scan(t, tree)
 	if len(snap.Problems) != 1 || snap.Problems[0].Subject != "bus/usb/devices" {
 		t.Errorf("problems: %+v; want the bus alone", snap.Problems)
@@ -319,9 +293,7 @@ func TestPCIComesFromGHW(t *testing.T) {
 	for _, file := range []string{server, "../../../testdata/machines/qemu-q35-nodes.txtar", "../../../testdata/machines/sriov-nics.txtar"} {
 		tree := sysfstest.Load(t, file)
 		info, err := ghw.PCI(ghw.WithPathOverrides(ghw.PathOverrides{"/sys": tree.Sysfs()}), ghw.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got, want []string
 		for _, d := range info.Devices {
 			want = append(want, fmt.Sprint(d.Address, d.Vendor.ID, d.Product.ID, d.Class.ID+d.Subclass.ID+d.ProgrammingInterface.ID, d.Revision, d.Driver, d.IOMMUGroup))
@@ -426,5 +398,13 @@ func TestMDev(t *testing.T) {
 	}
 	if h := findHardware(snap, "83b8f4f2-509f-382f-3c1e-e6bfe0fa1002"); h.Parent != nil || h.NUMA != -1 || h.MDev.Name != "" {
 		t.Errorf("the sample: %+v", h)
+	}
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -44,9 +44,7 @@ func TestScanErrors(t *testing.T) {
 	t.Parallel()
 	good := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o644))
 	empty := t.TempDir()
 	for _, c := range []struct {
 		name string
@@ -71,9 +69,7 @@ func TestLinksAreResolvedLikeOnTheHost(t *testing.T) {
 	h.AddNode("", fuse())
 	h.AddNode("", sysfstest.Node{Name: "snd/timer", Subsystem: "sound"})
 	outside := filepath.Join(t.TempDir(), "node")
-	if err := os.WriteFile(outside, []byte("char 1:3\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(outside, []byte("char 1:3\n"), 0o644))
 	for name, target := range map[string]string{
 		"relative":           "fuse",
 		"deep/er/up":         "../../fuse",
@@ -137,9 +133,7 @@ func TestOtherFileSystemsBelowDev(t *testing.T) {
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	h.AddNode("", fuse())
 	pts := filepath.Join(h.Dev(), "pts")
-	if err := os.Mkdir(pts, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(pts, 0o755))
 	if err := unix.Mount("tmpfs", pts, "tmpfs", 0, ""); err != nil {
 		t.Skipf("mounting is refused here: %v", err)
 	}
@@ -149,9 +143,7 @@ func TestOtherFileSystemsBelowDev(t *testing.T) {
 		}
 	})
 	for _, name := range []string{"0", "ptmx"} {
-		if err := os.WriteFile(filepath.Join(pts, name), []byte("char 5:2\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(pts, name), []byte("char 5:2\n"), 0o644))
 	}
 	h.AddLink("ptmx", "pts/ptmx")
 	snap := scan(t, h.Tree)
@@ -174,16 +166,12 @@ func TestPlainFilesAreNodesInRecordingsOnly(t *testing.T) {
 	for name, text := range map[string]string{
 		"fifo": "pipe 1:3\n", "half": "char 1\n", "negative": "char -1:3\n", "large": "char 1:4294967296\n", "long": "char 1:3\n" + strings.Repeat(" ", 100),
 	} {
-		if err := os.WriteFile(filepath.Join(h.Dev(), name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(h.Dev(), name), []byte(text), 0o644))
 	}
 	if diff := cmp.Diff([]string{"/dev/fuse"}, nodePaths(scan(t, h.Tree))); diff != "" {
 		t.Error(diff)
 	}
-	if err := os.Remove(filepath.Join(h.Dev(), inventory.RecordingMarker)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(h.Dev(), inventory.RecordingMarker)))
 	if got := nodePaths(scan(t, h.Tree)); got != nil {
 		t.Errorf("nodes without the marker: %q", got)
 	}
@@ -194,13 +182,9 @@ func TestUnreadableDirectoryDegradesItself(t *testing.T) {
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	h.AddNode("", fuse())
 	h.AddNode("", sysfstest.Node{Name: "secret/key", Subsystem: "misc"})
-	if err := os.Chmod(filepath.Join(h.Dev(), "secret"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Join(h.Dev(), "secret"), 0))
 	// The directory of the test may be accessible to its user only.
-	if err := os.Chmod(filepath.Dir(h.Root), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Dir(h.Root), 0o755))
 	asNobody(t)
 	snap := scan(t, h.Tree)
 	if diff := cmp.Diff([]string{"/dev/fuse"}, nodePaths(snap)); diff != "" {
@@ -219,9 +203,7 @@ func asNobody(t *testing.T) {
 		return
 	}
 	runtime.LockOSThread()
-	if err := unix.Setfsuid(65534); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Setfsuid(65534))
 	t.Cleanup(func() {
 		if err := unix.Setfsuid(0); err != nil {
 			t.Error(err)
@@ -239,9 +221,7 @@ func TestCopiesOfANode(t *testing.T) {
 	})
 	number := []byte("char 226:0\n")
 	for _, name := range []string{"a-copy", "z-copy"} {
-		if err := os.WriteFile(filepath.Join(h.Dev(), name), number, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(h.Dev(), name), number, 0o644))
 	}
 	snap := scan(t, h.Tree)
 	noProblems(t, snap)
@@ -259,14 +239,10 @@ func TestCopiesOfANode(t *testing.T) {
 
 	// Without the kernel's node, as below a manually populated /dev, all belong to the
 	// hardware.
-	if err := os.Remove(filepath.Join(h.Dev(), "dri/card0")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(h.Dev(), "dri/card0")))
 	snap = scan(t, h.Tree)
 	if len(snap.Hardware[0].Nodes) != 2 {
 		t.Errorf("the hardware has %d nodes; want both copies", len(snap.Hardware[0].Nodes))
 	}
-	if err := os.WriteFile(filepath.Join(h.Dev(), "dri/card0"), number, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(h.Dev(), "dri/card0"), number, 0o644))
 }

@@ -115,13 +115,9 @@ func TestIdentitiesOverABoot(t *testing.T) {
 			t.Parallel()
 			file := "../../../testdata/machines/" + name + ".txtar"
 			archive, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			next := filepath.Join(t.TempDir(), "next.txtar")
-			if err := os.WriteFile(next, []byte(numbers.Replace(string(archive))), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(next, []byte(numbers.Replace(string(archive))), 0o644))
 			ids := func(tree recording.Tree) (ids []string) {
 				snap := scan(t, tree)
 				noProblems(t, snap)

@@ -115,9 +115,7 @@ func TestNetWithoutItsDevice(t *testing.T) {
 	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
 	stick := h.AddUSB(sysfstest.USB{Port: "1-2", Vendor: "1d50", Product: "606f", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "gs_usb"}}})
 	h.AddNet(stick+"/1-2:1.0", sysfstest.Net{Name: "can0", Type: 280})
-	if err := os.Remove(h.Sysfs() + "/" + stick + "/idVendor"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(h.Sysfs()+"/"+stick+"/idVendor"))
 	snap := scan(t, h.Tree)
 	if len(snap.Nets) > 0 || len(findHardware(snap, "usb1").Nets) > 0 {
 		t.Errorf("interfaces: %s", nets(snap))
@@ -239,9 +237,7 @@ func TestInodesAreNotReused(t *testing.T) {
 	for i := range 20 {
 		ip(t, "link add "+name+" type dummy")
 		entries, err := tree.Nets()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found := slices.IndexFunc(entries, func(e sysfs.Entry) bool { return e.Name == name })
 		if found < 0 || entries[found].Ino == 0 || seen[entries[found].Ino] {
 			t.Fatalf("time %d: %+v", i, entries)
@@ -284,9 +280,7 @@ func TestEnumeratingAdapterIsUnread(t *testing.T) {
 	s.HangUSB(adapter, setUp)
 	snap, err := s.Scan(t.Context())
 	close(setUp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	noProblems(t, snap)
 	if !slices.Equal(snap.UnreadHardware, []device.UnreadHardware{{Path: adapter}}) || len(snap.Nets) != 0 || findHardware(snap, "1-2") != nil {
 		t.Errorf("unread %v, interfaces %v; want no interface", snap.UnreadHardware, snap.Nets)

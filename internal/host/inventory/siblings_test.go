@@ -28,9 +28,7 @@ func TestNumberOfNetDoesNotDependOnVisibleSiblings(t *testing.T) {
 		for err == nil && len(snap.UnreadHardware) > 0 { // on a busy machine
 			snap, err = s.Scan(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found := make(map[string]string)
 		for _, n := range snap.Nets {
 			found[n.Path] = device.NodeKeys(n.Hardware)[n]

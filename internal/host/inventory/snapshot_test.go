@@ -131,14 +131,10 @@ func TestMachines(t *testing.T) {
 			got := dump(snap, attrs)
 			golden := filepath.Join("testdata", name+".golden")
 			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(golden, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("go test -update writes it anew:\n%s", diff)
 			}

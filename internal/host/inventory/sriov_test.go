@@ -24,9 +24,7 @@ func TestVirtualFunctionBeforeThePhysicalOneIsAnnounced(t *testing.T) {
 	update := func(events ...string) map[string]device.PCI {
 		t.Helper()
 		snap, err := s.Update(t.Context(), inventory.Batch{Paths: events})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found := make(map[string]device.PCI)
 		for _, hw := range snap.Hardware {
 			found[hw.Name] = *hw.PCI
@@ -60,9 +58,7 @@ func TestVirtualFunctionBeforeThePhysicalOneIsAnnounced(t *testing.T) {
 		return
 	}
 	for _, link := range []string{pf + "/virtfn1", vfs[1] + "/physfn"} {
-		if err := os.Remove(filepath.Join(h.Sysfs(), link)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(filepath.Join(h.Sysfs(), link)))
 	}
 	if got := update(vfs[1])["0000:3b:02.1"]; got.SRIOV != "vf" || got.VF != 1 {
 		t.Errorf("while it is removed: %q, number %d", got.SRIOV, got.VF)

@@ -113,9 +113,7 @@ func TestForgedEventIsIgnored(t *testing.T) {
 	}
 	defer s.Close()
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_KOBJECT_UEVENT)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fd)
 	forged := []byte("add@/devices/forged\x00ACTION=add\x00DEVPATH=/devices/forged\x00SUBSYSTEM=usb\x00SEQNUM=1\x00")
 	if err := unix.Sendto(fd, forged, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}); err != nil {
@@ -126,9 +124,7 @@ func TestForgedEventIsIgnored(t *testing.T) {
 	}
 	for {
 		path, err := s.next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if path == "devices/forged" {
 			t.Fatal("the forged event was taken for one of the kernel's")
 		}

@@ -202,9 +202,7 @@ func updated(t *testing.T, s *inventory.Scanner, b inventory.Batch) *device.Snap
 	t.Helper()
 	for {
 		snap, err := s.Update(t.Context(), b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(snap.UnreadHardware) == 0 {
 			return snap
 		}
@@ -280,15 +278,11 @@ func TestUpdateAfterAFailedScan(t *testing.T) {
 	s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
 	c.same(s, inventory.Batch{})
 	away := c.Sysfs() + ".away"
-	if err := os.Rename(c.Sysfs(), away); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(c.Sysfs(), away))
 	if snap, err := s.Update(t.Context(), inventory.Batch{}); snap != nil || err == nil {
 		t.Errorf("without sysfs: %v, %v; want an error", snap, err)
 	}
-	if err := os.Rename(away, c.Sysfs()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(away, c.Sysfs()))
 	c.plugPCI()
 	c.same(s, inventory.Batch{})
 }
@@ -307,9 +301,7 @@ func TestNodeOfARemovedInterface(t *testing.T) {
 	if n := findNode(t, updated(t, s, inventory.Batch{}), "/dev/ttyUSB0"); n.Interface != 0 {
 		t.Errorf("%+v; want a node of interface 0", n)
 	}
-	if err := os.Remove(filepath.Join(h.Sysfs(), "bus/usb/devices/1-2:1.0")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(h.Sysfs(), "bus/usb/devices/1-2:1.0")))
 	for what, snap := range map[string]*device.Snapshot{"an update": updated(t, s, inventory.Batch{}), "a scan": scan(t, h.Tree)} {
 		noProblems(t, snap)
 		if slices.Contains(nodePaths(snap), "/dev/ttyUSB0") {

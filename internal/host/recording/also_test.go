@@ -34,16 +34,10 @@ func TestRecordedAttributes(t *testing.T) {
 		video + "/name": "Camera A1B2C3D4E5\n", card + "/not_asked_for": "1\n",
 	} {
 		name := filepath.Join(h.Sysfs(), file)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must(t, os.WriteFile(name, []byte(text), 0o644))
 	}
-	if err := os.Symlink("../../../1-2:1.0", filepath.Join(h.Sysfs(), video, "device")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("../../../1-2:1.0", filepath.Join(h.Sysfs(), video, "device")))
 	asked := [][2]string{
 		{card, "rom*/vbios_version"}, {card, "unique_id"}, {card, "current_link_width"}, {card, "missing"}, {video, "name"}, {video, "device/bInterfaceClass"},
 		{card, "current_compute_partition"}, {card, "current_memory_partition"}, {card, "nvme/nvme0/device_id"}, {card, "nvme/nvme0/subsysnqn"}, {cam, "busnum"},
@@ -103,9 +97,7 @@ func TestRecordedAttributes(t *testing.T) {
 func TestRecordedUse(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	if err := os.WriteFile(filepath.Join(h.Dev(), "nvidia0"), []byte("char 195:0\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(h.Dev(), "nvidia0"), []byte("char 195:0\n"), 0o644))
 	h.WriteProc("devices", "Character devices:\n  1 mem\n195 nvidia-frontend\n200 secret\n\nBlock devices:\n195 other\n")
 	card := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "0b95", Device: "1790", Class: "020000"})
 	h.AddNet(card, sysfstest.Net{Name: "enx001122aabbcc"})

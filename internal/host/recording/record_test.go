@@ -28,9 +28,7 @@ func scan(t testing.TB, o inventory.Options) *device.Snapshot {
 func record(t testing.TB, host inventory.Options, o recording.Options) []byte {
 	t.Helper()
 	archive, err := recording.Record(t.Context(), host, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return archive
 }
 
@@ -146,12 +144,8 @@ func TestNamesThatAreLeftOut(t *testing.T) {
 
 func writeNode(t *testing.T, file string, minor int) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(fmt.Sprintf("char 240:%d\n", minor)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must(t, os.WriteFile(file, []byte(fmt.Sprintf("char 240:%d\n", minor)), 0o644))
 }
 
 // An archive has no link that leads out of sysfs, and says so.
@@ -159,9 +153,7 @@ func TestLinkThatLeadsOut(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	dir := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})
-	if err := os.Symlink("/etc", filepath.Join(h.Sysfs(), dir, "driver")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/etc", filepath.Join(h.Sysfs(), dir, "driver")))
 	archive := record(t, options(h.Tree), recording.Options{})
 	if want := "  sys/" + dir + `/driver: left out: leads out of sys to "/etc"` + "\n"; !strings.Contains(string(archive), want) {
 		t.Errorf("archive begins with\n%.300s\nwant %s", archive, want)
@@ -181,17 +173,11 @@ func TestAttributeBehindLink(t *testing.T) {
 	h.AddNode(smbus+"/i2c-1", sysfstest.Node{Name: "i2c-1", Subsystem: "i2c-dev", Major: 89, Minor: 1})
 	companion := "devices/LNXSYSTM:00/LNXSYBUS:00/PNP0A08:00/device:1e"
 	err := os.MkdirAll(filepath.Join(h.Sysfs(), companion), 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = os.WriteFile(filepath.Join(h.Sysfs(), companion, "path"), []byte("\\_SB_.PCI0.SBUS\n"), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = os.Symlink("../../LNXSYSTM:00/LNXSYBUS:00/PNP0A08:00/device:1e", filepath.Join(h.Sysfs(), smbus, "firmware_node"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, redact := range []bool{false, true} {
 		archive := record(t, options(h.Tree), recording.Options{Redact: redact})
 		for _, want := range []string{
@@ -243,15 +229,19 @@ func TestProblemsAreListed(t *testing.T) {
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	dir := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})
 	numa := filepath.Join(h.Sysfs(), dir, "numa_node")
-	if err := os.Remove(numa); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(numa, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(numa))
+	must(t, os.Mkdir(numa, 0o755))
 	archive := string(record(t, options(h.Tree), recording.Options{Head: "Head.\n"}))
 	want := "Head.\nWhat could not be read, and is not here:\n  devices/pci0000:00/0000:00:14.0: numa_node: is a directory\n\n-- "
 	if !strings.HasPrefix(archive, want) {
 		t.Errorf("archive begins with\n%.200s\nwant\n%s", archive, want)
+	}
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

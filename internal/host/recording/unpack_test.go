@@ -99,9 +99,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, archive []byte) {
 		above := t.TempDir()
 		tree := recording.Tree{Root: filepath.Join(above, "in", "here")}
-		if err := os.MkdirAll(tree.Root, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(tree.Root, 0o755))
 		err := recording.Unpack(tree.Root, archive)
 		for _, dir := range []string{above, filepath.Join(above, "in")} {
 			entries, readErr := os.ReadDir(dir)

@@ -53,9 +53,7 @@ func TestClaimsShareACapacity(t *testing.T) {
 	_, stop := b.serveRegistered()
 
 	env, err := b.prepareShares("a", "6G")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := strings.Join(env, " "); !strings.Contains(got, "BANDWIDTH=6000000000") {
 		t.Errorf("environment %q, want BANDWIDTH=6000000000", got)
 	}

@@ -124,9 +124,7 @@ func TestSlicesOfCountersAreGolden(t *testing.T) {
 	specs, _ := n.specs(devices, sets, time.Now())
 	for i, name := range []string{"exclusive.json", "counters.json"} {
 		text, err := json.MarshalIndent(n.object(i, specs[i]), "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		golden(t, name, append(text, '\n'))
 	}
 }

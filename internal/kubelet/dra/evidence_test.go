@@ -30,9 +30,7 @@ func (b *bed) atNextGet(c kubelettest.ResourceClaim, code int, do func()) {
 func (b *bed) uids() []string {
 	b.Helper()
 	list, err := b.claims.Claims()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	var uids []string
 	for _, c := range list {
 		uids = append(uids, c.UID)
@@ -54,9 +52,7 @@ func TestClaimPreparedAgainDuringASweep(t *testing.T) {
 		b.prepare(claim("a"))
 	})
 	known, err := b.host.known(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.SweepNow(t.Context(), known)
 	if uids := b.uids(); !slices.Equal(uids, []string{claim("a").UID}) {
 		t.Errorf("claims %q, want the one that was prepared again", uids)

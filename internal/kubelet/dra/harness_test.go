@@ -175,14 +175,10 @@ func newBed(t *testing.T) *bed {
 func newBedOf(t *testing.T, o kubelettest.Options) *bed {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dra") // a socket's path has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	o.Dir, o.Registry = filepath.Join(dir, "kubelet"), filepath.Join(dir, "registry")
-	if err := os.Mkdir(o.Registry, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(o.Registry, 0o755))
 	b := &bed{
 		T: t, kubelet: kubelettest.New(o), api: claimAPI{kubeapitest.New(t)},
 		sticks: &sticks{}, host: &host{}, claims: &cdi.Writer{Dir: filepath.Join(dir, "cdi")},
@@ -206,9 +202,7 @@ func newBedOf(t *testing.T, o kubelettest.Options) *bed {
 		Known:    b.host.known,
 		Log:      slog.New(slog.DiscardHandler),
 	})
-	if err := b.kubelet.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.kubelet.Start())
 	t.Cleanup(b.kubelet.Stop)
 	return b
 }
@@ -286,4 +280,12 @@ func (b *bed) until(what string, condition func() bool) {
 func (b *bed) untilDrivers(n int) {
 	b.Helper()
 	b.until(fmt.Sprintf("%d registered drivers", n), func() bool { return b.kubelet.Drivers(dra.Driver) == n })
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

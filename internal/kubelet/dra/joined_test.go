@@ -45,9 +45,7 @@ func (b *bed) reserve(owner string, pods ...string) {
 func (b *bed) pods() []string {
 	b.Helper()
 	c, err := b.claims.ReadClaim(claim("a").UID)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return c.Pods
 }
 

@@ -41,9 +41,7 @@ func TestMetadata(t *testing.T) {
 		c := claim(name)
 		b.api.set(c, results(result("stick/small", "usb-1")), "pod-claim-name", map[string]string{"made": "mine", "hostile": "../../../../etc", "long": strings.Repeat("a", 200_000), "control": "a\nb"}[name])
 		devices, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		names := devices[0].GetCdiDeviceIds()
 		e := b.claims.Edits(names[len(names)-1])
 		if e == nil || len(e.Mounts) != 1 || e.Mounts[0].ContainerPath != want {
@@ -80,9 +78,7 @@ func forKubeVirt(t *testing.T, text []byte) (pci, mdev string) {
 				}
 			}
 		}
-		if err := decoder.Decode(&file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, decoder.Decode(&file))
 		if file.APIVersion != "metadata.resource.k8s.io/v1alpha1" {
 			continue
 		}
@@ -101,15 +97,11 @@ func TestMetadataCannotBeWritten(t *testing.T) {
 	d := stick("usb:1")
 	d.Attributes = map[string]device.Typed{}
 	b.sticks.set(d)
-	if err := os.WriteFile(b.options.Metadata, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(b.options.Metadata, nil, 0o600))
 	b.serveRegistered()
 	b.api.set(claim("a"), results(result("one", "usb-1")))
 	b.refuses(claim("a"), "claim lab/a: device metadata: ")
-	if err := os.Remove(b.options.Metadata); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(b.options.Metadata))
 	b.prepare(claim("a"))
 	b.unprepare(claim("a"))
 	if left, err := b.claims.Claims(); err != nil || len(left) > 0 {

@@ -71,9 +71,7 @@ func TestTokenRotates(t *testing.T) {
 	p.server.Rotate("second")
 	p.Set(devices("b"))
 	p.until("refused", func([]slice) bool { return strings.Contains(p.Problem(""), "does not accept the token") })
-	if err := os.WriteFile(p.server.Config.Token, []byte("second"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(p.server.Config.Token, []byte("second"), 0o600))
 	p.until("published", has("b"))
 	p.until("healed", func([]slice) bool { return p.Problem("") == "" })
 }

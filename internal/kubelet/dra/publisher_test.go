@@ -305,9 +305,7 @@ func TestOthersChangesAreUndone(t *testing.T) {
 			// A copy: the server's own objects are immutable.
 			var copied map[string]kubeapitest.Object
 			text, _ := json.Marshal(p.server.Objects(slicesPath))
-			if err := json.Unmarshal(text, &copied); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(text, &copied))
 			change(p.server, copied)
 			p.until("undone", func(all []slice) bool {
 				text, _ := json.Marshal(p.server.Objects(slicesPath))
@@ -426,4 +424,12 @@ func TestPublishesWhenRegistered(t *testing.T) {
 	}
 	p.accept()
 	p.until("published", has("a", "b"))
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

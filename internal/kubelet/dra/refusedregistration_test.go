@@ -18,9 +18,7 @@ func (b *bed) notify(socket, refusal string) {
 	ctx, cancel := context.WithTimeout(b.Context(), limit)
 	defer cancel()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { _ = conn.Close() })
 	kubelet := registration.NewRegistrationClient(conn)
 	// The file of a socket exists shortly before the socket accepts connections.
@@ -48,9 +46,7 @@ func TestKubeletTriesARefusedRegistrationAgain(t *testing.T) {
 		return len(sockets) == 1
 	})
 	before, err := os.Stat(sockets[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const prefix = "the kubelet refuses the driver, which needs Kubernetes 1.34 or later: "
 	for i, refusal := range []string{"no handler", "no handler", "no supported version", "", "no handler", ""} {
 		b.notify(sockets[0], refusal)

@@ -56,9 +56,7 @@ func TestRegistration(t *testing.T) {
 		}
 		b.kubelet.Kill()
 		b.until("status without a kubelet", func() bool { return !s.Status().Registered })
-		if err := b.kubelet.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.kubelet.Start())
 		b.untilDrivers(1)
 		b.until("status", func() bool { return s.Status().Registered })
 		stop()
@@ -73,25 +71,19 @@ func TestRegistration(t *testing.T) {
 func TestSocketIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	if err := os.Remove(b.options.Registry); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(b.options.Registry))
 	s, _ := b.serve()
 	b.until("problem", func() bool {
 		return strings.Contains(s.Problem(""), "--plugins-registry: "+b.options.Registry+" does not exist")
 	})
-	if err := os.Mkdir(b.options.Registry, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(b.options.Registry, 0o755))
 	b.untilDrivers(1)
 	b.until("no problem", func() bool { return s.Problem("") == "" })
 	entries, err := os.ReadDir(b.options.Registry)
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("registry: %v, %v", entries, err)
 	}
-	if err := os.Remove(b.options.Registry + "/" + entries[0].Name()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(b.options.Registry+"/"+entries[0].Name()))
 	b.until("another socket", func() bool {
 		now, _ := os.ReadDir(b.options.Registry)
 		return len(now) == 1 && now[0].Name() != entries[0].Name() && s.Status().Registered
@@ -129,9 +121,7 @@ func TestPrepare(t *testing.T) {
 	}
 	for range 2 { // idempotent
 		got, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		same := cmp.Comparer(func(a, b *claims.Device) bool {
 			return cmp.Equal(a.RequestNames, b.RequestNames) && a.DeviceName == b.DeviceName && a.PoolName == b.PoolName && cmp.Equal(a.CdiDeviceIds, b.CdiDeviceIds) && cmp.Equal(a.ShareId, b.ShareId)
 		})

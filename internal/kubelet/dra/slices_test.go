@@ -24,14 +24,10 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, got, 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
 	}
@@ -69,14 +65,10 @@ func TestSliceIsGolden(t *testing.T) {
 		t.Errorf("the next change is at %v, want %v", next, want)
 	}
 	text, err := json.MarshalIndent(n.object(0, specs[0]), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	golden(t, "slice.json", append(text, '\n'))
 	var back slice
-	if err := json.Unmarshal(text, &back); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &back))
 	if back.Spec.sum() != specs[0].sum() {
 		t.Error("a slice that was read differs from the one that was written")
 	}
@@ -140,16 +132,12 @@ func TestMetadataIsGolden(t *testing.T) {
 			serial("usb:10c4:ea60:B2"): {Resource: "example.com/serial", ID: "usb:10c4:ea60:B2", Attributes: map[string]device.Typed{}},
 		},
 	}
-	if err := d.writeMetadata(f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.writeMetadata(f))
 	files, err := os.ReadDir(d.Metadata)
 	if err != nil || len(files) != 1 {
 		t.Fatalf("files: %v, %v", files, err)
 	}
 	text, err := os.ReadFile(filepath.Join(d.Metadata, files[0].Name()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	golden(t, "metadata.json", text)
 }
