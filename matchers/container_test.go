@@ -3,8 +3,6 @@ package matchers_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -68,9 +66,7 @@ with = { path = "/dev/snd/controlC${1}", optional = true }`, want: []string{`usb
 				snap = snaps[tc.machine]
 			}
 			got := matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{Host: &tc.host, Allow: anything}).Resources[0].Offers
-			if diff := cmp.Diff(tc.want, sayAll(got)); diff != "" {
-				t.Errorf("offers (-want +got):\n%s", diff)
-			}
+			equal(t, "offers", tc.want, sayAll(got))
 		})
 	}
 }
@@ -90,7 +86,5 @@ with = [{ path = "/dev/ttyUSB1" }, { path = "/dev/fuse" }]`)[0]
 		got = append(got, key)
 	}
 	want := []string{"if00:ttyUSB follows", "usb:10c4:ea60:port:0000:00:14.0:2.3:if00:ttyUSB follows", "fuse"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("keys (-want +got):\n%s", diff)
-	}
+	equal(t, "keys", want, got)
 }

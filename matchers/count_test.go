@@ -3,8 +3,6 @@ package matchers_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -97,9 +95,7 @@ match = [
 			for _, o := range result.Resources[0].Offers {
 				slots[o.ID] = o.Slots
 			}
-			if diff := cmp.Diff(tc.slots, slots); diff != "" {
-				t.Errorf("slots (-want +got):\n%s", diff)
-			}
+			equal(t, "slots", tc.slots, slots)
 		})
 	}
 }

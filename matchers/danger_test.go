@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
@@ -111,9 +109,7 @@ func TestDangerousClasses(t *testing.T) {
 	h.AddNode("", sysfstest.Node{Name: "zvol", Subsystem: "block", Block: true, Major: 230})
 	h.AddNode("", sysfstest.Node{Name: "boot", Subsystem: "block", Block: true, Major: 179, Minor: 8, Dir: "mmc0/block/mmcblk0/mmcblk0boot0"})
 	want["/dev/zvol"], want["/dev/boot"] = "it is a block device", "it is a block device"
-	if diff := cmp.Diff(want, judged(t, h, everyNode)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, "result", want, judged(t, h, everyNode))
 }
 
 // A node made by hand is the kernel's device with its number; without an entry in sysfs
@@ -165,9 +161,7 @@ func TestDangerByNumber(t *testing.T) {
 			want["/dev/"+name] = fmt.Sprintf(is[0], is[1])
 		}
 	}
-	if diff := cmp.Diff(want, judged(t, h, everyNode)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, "result", want, judged(t, h, everyNode))
 }
 
 // The bus node of a USB disk commands the disk in place of its driver. The bus node of a
@@ -192,9 +186,7 @@ func TestDangerOfUSBDisks(t *testing.T) {
 		"/dev/bus/usb/001/006": "it commands a network interface, which may be the host's own (USB device of a network interface)", "/dev/bus/usb/001/007": "",
 		"/dev/bus/usb/001/003": commands + "/dev/sda)", "/dev/bus/usb/001/004": commands + "mass storage)",
 	}
-	if diff := cmp.Diff(want, judged(t, h, `match = { usb = {}, glob = "/dev/bus/**" }`)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, "result", want, judged(t, h, `match = { usb = {}, glob = "/dev/bus/**" }`))
 }
 
 // dangerous = true permits a dangerous device, its companions and its CDI devices.

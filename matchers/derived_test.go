@@ -4,8 +4,6 @@ import (
 	"path"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -52,14 +50,10 @@ func TestBothRootHubsOfOneController(t *testing.T) {
 			snap := scan(t, h.Tree)
 			port := "usb:0bda:8153:port:" + tc.controller
 			want := []string{port + ":1.2 /dev/hidraw1", port + ":ss1.2 /dev/hidraw2"}
-			if diff := cmp.Diff(want, sayAll(offers(t, snap, `match = { usb = { id = "0bda:8153" }, glob = "/dev/hidraw*" }`))); diff != "" {
-				t.Errorf("offers (-want +got):\n%s", diff)
-			}
+			equal(t, "offers", want, sayAll(offers(t, snap, `match = { usb = { id = "0bda:8153" }, glob = "/dev/hidraw*" }`)))
 			result := matchers.Match(parse(t, `match = { usb = { class = "09" }, dangerous = true }`), snap, nil, matchers.Options{Host: &fakeHost{}, Allow: config.Allow{Dangerous: true}})
 			want = []string{"usb:05e3:0612:port:" + tc.controller + ":1 /dev/bus/usb/001/002", "usb:05e3:0612:port:" + tc.controller + ":ss1 /dev/bus/usb/002/002"}
-			if diff := cmp.Diff(want, sayAll(result.Resources[0].Offers)); diff != "" {
-				t.Errorf("hubs (-want +got):\n%s", diff)
-			}
+			equal(t, "hubs", want, sayAll(result.Resources[0].Offers))
 		})
 	}
 }

@@ -89,9 +89,7 @@ func TestChecksOfHardwareWithoutNodes(t *testing.T) {
 	snap := stick(func(h *device.Hardware) { h.Nodes = nil })
 	snap.Nodes = nil
 	got, _ := checked(t, snap, "match.usb.id = \"10c4:ea60\"\nhealth.attr.authorized = \"1\"")
-	if diff := cmp.Diff([][]string{{stickPath}}, got[stickID].Attrs[0].Dirs); diff != "" {
-		t.Errorf("directories (-want +got):\n%s", diff)
-	}
+	equal(t, "directories", [][]string{{stickPath}}, got[stickID].Attrs[0].Dirs)
 	_, problems := checked(t, snap, "match.usb.id = \"10c4:ea60\"\nhealth.open = true")
 	if want := "health.open: the device has no node"; problems[stickID] != want {
 		t.Errorf("problem %q, want %q", problems[stickID], want)
@@ -198,9 +196,7 @@ func TestLinkChecks(t *testing.T) {
 		"0000:3b:02.0": {{Of: "physical function 0000:3b:00.0", Dirs: []string{"/sys/" + pf + "/net/ens1f0"}}},
 	}
 	for id, links := range want {
-		if diff := cmp.Diff(links, checks[id].Links); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", id, diff)
-		}
+		equal(t, id, links, checks[id].Links)
 	}
 	if got := problems["0000:3c:00.0"]; got != "health.link: the device has no network interface here" {
 		t.Errorf("a function without an interface: problem %q", got)

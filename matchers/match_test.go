@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
@@ -224,9 +222,7 @@ exclude.glob = "/dev/dri/renderD128"`, want: []string{"0000:d8:00.0:card /dev/dr
 				snap = snaps[tc.machine]
 			}
 			result := matchers.Match(dangerously(parse(t, tc.toml+"\ncontainer.cdi = true")), snap, nil, matchers.Options{Host: &fakeHost{}, Allow: anything})
-			if diff := cmp.Diff(tc.want, sayAll(result.Resources[0].Offers)); diff != "" {
-				t.Errorf("offers (-want +got):\n%s", diff)
-			}
+			equal(t, "offers", tc.want, sayAll(result.Resources[0].Offers))
 			if len(result.Notes) > 0 {
 				t.Errorf("notes: %q", sayNotes(result.Notes))
 			}
@@ -292,12 +288,8 @@ func TestClaims(t *testing.T) {
 			if len(result.Resources[0].Offers) == 0 {
 				t.Error("the first resource offers nothing")
 			}
-			if diff := cmp.Diff(tc.want, sayAll(result.Resources[1].Offers)); diff != "" {
-				t.Errorf("offers (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.notes, sayNotes(result.Notes)); diff != "" {
-				t.Errorf("notes (-want +got):\n%s", diff)
-			}
+			equal(t, "offers", tc.want, sayAll(result.Resources[1].Offers))
+			equal(t, "notes", tc.notes, sayNotes(result.Notes))
 		})
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -77,9 +75,7 @@ func TestTooManyNames(t *testing.T) {
 		t.Errorf("%d names", n)
 	}
 	want := []string{`error: test.toml: resource 1 ("t-${1}"): left out: /dev/tty64 and 1 more: name "example.com/t-${1}" makes 66 names: at most 64 are allowed, and names maps several values to one name ()`}
-	if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
-		t.Errorf("notes (-want +got):\n%s", diff)
-	}
+	equal(t, "notes", want, sayNotes(result.Notes))
 }
 
 func TestMakes(t *testing.T) {

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -33,9 +31,7 @@ func TestDirectoryNotes(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			result := matchers.Match(dangerously(parse(t, tc.toml+"\ncontainer.cdi = true")), snap, nil, matchers.Options{Host: &fakeHost{}, Allow: anything})
-			if diff := cmp.Diff(tc.want, sayNotes(result.Notes)); diff != "" {
-				t.Errorf("notes (-want +got):\n%s", diff)
-			}
+			equal(t, "notes", tc.want, sayNotes(result.Notes))
 		})
 	}
 }
@@ -122,9 +118,7 @@ func TestDirs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, matchers.Dirs(parse(t, tc.toml), snap.Dirs)); diff != "" {
-				t.Errorf("directories (-want +got):\n%s", diff)
-			}
+			equal(t, "directories", tc.want, matchers.Dirs(parse(t, tc.toml), snap.Dirs))
 		})
 	}
 }
@@ -169,18 +163,14 @@ func TestNamedNodes(t *testing.T) {
 			for _, text := range tc.want {
 				want = append(want, `test.toml: resource 1 ("x"): `+text+why)
 			}
-			if diff := cmp.Diff(want, sayNotes(matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{Host: &fakeHost{}}).Notes)); diff != "" {
-				t.Errorf("notes (-want +got):\n%s", diff)
-			}
+			equal(t, "notes", want, sayNotes(matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{Host: &fakeHost{}}).Notes))
 			// With a directory for specs "auto" adds their CDI names.
 			also := want != nil && tc.name != "without cdi"
 			result := matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{Host: &fakeHost{}, CDI: true})
 			if also {
 				want = nil
 			}
-			if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
-				t.Errorf("notes with CDI (-want +got):\n%s", diff)
-			}
+			equal(t, "notes with CDI", want, sayNotes(result.Notes))
 			if got := result.Resources[0].Offers[0].AlsoCDI; got != also {
 				t.Errorf("AlsoCDI = %t, want %t", got, also)
 			}

@@ -73,9 +73,7 @@ container.annotations."example.com/gpus" = "${pci.address}"
 			}
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("offers (-want +got):\n%s", diff)
-	}
+	equal(t, "offers", want, got)
 }
 
 func TestPaths(t *testing.T) {
@@ -121,9 +119,7 @@ container.env.EXAMPLE_COM_X = "2"`, []string{`fuse /dev/fuse !container.env: "EX
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, sayAll(offers(t, snap, tc.toml))); diff != "" {
-				t.Errorf("offers (-want +got):\n%s", diff)
-			}
+			equal(t, "offers", tc.want, sayAll(offers(t, snap, tc.toml)))
 		})
 	}
 }
@@ -163,13 +159,9 @@ func TestIdentity(t *testing.T) {
 	}
 	snap := machine(t, server)
 	want := []string{`0000:3b:02.2 !PCI function 0000:3b:02.2 of IOMMU group 89 has no serial number, which identity = "serial" requires`}
-	if diff := cmp.Diff(want, sayAll(offers(t, snap, "identity = \"serial\"\nmatch.pci = { address = \"0000:3b:02.2\" }"))); diff != "" {
-		t.Errorf("pci (-want +got):\n%s", diff)
-	}
+	equal(t, "pci", want, sayAll(offers(t, snap, "identity = \"serial\"\nmatch.pci = { address = \"0000:3b:02.2\" }")))
 	want = []string{`fuse /dev/fuse !/dev/fuse has no serial number, which identity = "serial" requires`}
-	if diff := cmp.Diff(want, sayAll(offers(t, snap, "identity = \"serial\"\nmatch.glob = \"/dev/fuse\""))); diff != "" {
-		t.Errorf("node (-want +got):\n%s", diff)
-	}
+	equal(t, "node", want, sayAll(offers(t, snap, "identity = \"serial\"\nmatch.glob = \"/dev/fuse\"")))
 }
 
 func TestDuplicates(t *testing.T) {
@@ -185,14 +177,10 @@ func TestDuplicates(t *testing.T) {
 	// Decided: both are offered.
 	forms := device.Forms{first: device.SerialForm, second: device.PortForm}
 	result := matchers.Match(cfg, snap, forms, matchers.Options{Host: &fakeHost{}})
-	if diff := cmp.Diff([]string{"usb:10c4:ea60:A1B2C3 /dev/ttyUSB0", "usb:10c4:ea60:port:0000:00:14.0:3"}, sayAll(result.Resources[0].Offers)); diff != "" {
-		t.Errorf("decided (-want +got):\n%s", diff)
-	}
+	equal(t, "decided", []string{"usb:10c4:ea60:A1B2C3 /dev/ttyUSB0", "usb:10c4:ea60:port:0000:00:14.0:3"}, sayAll(result.Resources[0].Offers))
 	// Undecided: one ID is one device.
 	result = matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}})
-	if diff := cmp.Diff([]string{"usb:10c4:ea60:A1B2C3 /dev/ttyUSB0"}, sayAll(result.Resources[0].Offers)); diff != "" {
-		t.Errorf("undecided (-want +got):\n%s", diff)
-	}
+	equal(t, "undecided", []string{"usb:10c4:ea60:A1B2C3 /dev/ttyUSB0"}, sayAll(result.Resources[0].Offers))
 	if want := []string{`error: test.toml: resource 1 ("x"): left out: USB device 1-3: another device has its ID "usb:10c4:ea60:A1B2C3" ()`}; !slices.Equal(want, sayNotes(result.Notes)) {
 		t.Errorf("notes = %q, want %q", sayNotes(result.Notes), want)
 	}
@@ -315,9 +303,7 @@ attributes.version = { version = "${kernel}" }
 			delete(o.Attributes, name) // an attribute of the hardware
 		}
 	}
-	if diff := cmp.Diff(want, o.Attributes); diff != "" {
-		t.Errorf("attributes (-want +got):\n%s", diff)
-	}
+	equal(t, "attributes", want, o.Attributes)
 	if !o.Mistyped {
 		t.Error("the device does not count as mistyped")
 	}

@@ -29,6 +29,13 @@ match.glob = "/dev/ttyUSB*"
 each = "node"
 shared = "exclusive"
 
+# A bus node gives access to the whole device, so that it excludes the other nodes of a stick.
+[[resource]]
+name = "bus-node"
+match = { usb.id = "10c4:ea60", glob = "/dev/bus/usb/*/*" }
+each = "node"
+shared = "exclusive"
+
 [[resource]]
 name = "other-port"
 match.usb.id = "1d50:606f"
@@ -131,8 +138,8 @@ func TestPlacesOfExclusiveDevices(t *testing.T) {
 		found[name] = r.Offers
 	}
 	conflicts := []string{
-		"hub zigbee", "hub serial", "zigbee serial",
-		"hub controller", "zigbee controller", "serial controller", "other-port controller",
+		"hub zigbee", "hub serial", "hub bus-node", "zigbee serial", "zigbee bus-node", "serial bus-node",
+		"hub controller", "zigbee controller", "serial controller", "bus-node controller", "other-port controller",
 		"pf vfs",
 		"card card-by-cdi", "card mdevs",
 		"disk partition",
@@ -159,34 +166,6 @@ func TestPlacesOfExclusiveDevices(t *testing.T) {
 		if len(two) != 2 || device.Conflict(two[0].Places, two[1].Places) {
 			t.Errorf("%s: %v", name, two)
 		}
-	}
-}
-
-// A bus node gives access to the whole device, so that it excludes the other nodes of a stick.
-func TestBusNodeExcludesOtherNodes(t *testing.T) {
-	t.Parallel()
-	snap, opts := scanned(t, exclusiveHost(t))
-	const text = `
-[[resource]]
-name = "bus"
-match = { usb.id = "10c4:ea60", glob = "/dev/bus/usb/*/*" }
-each = "node"
-shared = "exclusive"
-
-[[resource]]
-name = "port"
-match = { usb.id = "10c4:ea60", glob = "/dev/ttyUSB*" }
-each = "node"
-shared = "exclusive"
-`
-	result := matchers.Match(parse(t, text), snap, nil, opts)
-	bus := result.Resources[0].Offers
-	port := result.Resources[1].Offers
-	if len(bus) != 1 || len(port) != 1 {
-		t.Fatalf("offers %q and %q", sayAll(bus), sayAll(port))
-	}
-	if !device.Conflict(bus[0].Places, port[0].Places) {
-		t.Errorf("%q and %q do not conflict", bus[0].Places, port[0].Places)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -98,9 +96,7 @@ func TestPoolOffer(t *testing.T) {
 		keys = append(keys, n.Key)
 	}
 	want := []string{canA + ":bus", canB + ":bus", "0000:41:00.0:renderD", "0000:3b:00.0:uverbs", canB + ":if00:ttyACM"}
-	if diff := cmp.Diff(want, keys); diff != "" {
-		t.Errorf("keys (-want +got):\n%s", diff)
-	}
+	equal(t, "keys", want, keys)
 	e := o.Env[0]
 	if got := e.Prefix + e.Value.String() + e.Suffix; got != "[CAN-A-77;CAN-B-78]" || e.Separator != ";" {
 		t.Errorf("entry: %q separated by %q", got, e.Separator)

@@ -198,15 +198,11 @@ func tell(t *testing.T, stories []story) {
 					got = append(got, m.Name[len("example.com/"):]+": "+say(o))
 				}
 			}
-			if diff := cmp.Diff(s.want, got); diff != "" {
-				t.Errorf("offers (-want +got):\n%s", diff)
-			}
+			equal(t, "offers", s.want, got)
 			if s.notes == nil {
 				return
 			}
-			if diff := cmp.Diff(s.notes, append([]string{}, sayNotes(result.Notes)...)); diff != "" {
-				t.Errorf("notes (-want +got):\n%s", diff)
-			}
+			equal(t, "notes", s.notes, append([]string{}, sayNotes(result.Notes)...))
 		})
 	}
 }
@@ -283,5 +279,13 @@ container.cdi = true
 		if diff := cmp.Diff(result, matchers.Match(cfg, snap, nil, opts), cmp.Comparer(func(a, b *config.Resource) bool { return a == b })); diff != "" {
 			t.Fatalf("another answer (-first +second):\n%s", diff)
 		}
+	}
+}
+
+// equal reports how a result differs from the expected one.
+func equal(t testing.TB, what string, want, got any, opts ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

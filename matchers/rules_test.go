@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -69,9 +67,7 @@ func TestDangerOfInput(t *testing.T) {
 			want["/dev/input/"+name] = "it reads and injects input of the host (input " + name + ": " + device.kind + ")"
 		}
 	}
-	if diff := cmp.Diff(want, judged(t, h, everyNode)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, "result", want, judged(t, h, everyNode))
 }
 
 // A hidraw node and a bus node are as dangerous as the keyboard that is read by them, also
@@ -114,9 +110,7 @@ func TestDangerOfHID(t *testing.T) {
 		t.Errorf("root hub: %q", why)
 	}
 	delete(got, root)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, "result", want, got)
 }
 
 // The buses of the chipset and of graphics cards have chips of the board. The buses of a
@@ -139,9 +133,7 @@ func TestDangerOfI2C(t *testing.T) {
 	add(function("0000:00:0a.0", "088000"), "2", chips+"2 of PCI function 0000:00:0a.0)")
 	add(function("0000:00:15.0", "118000"), "3", "") // the header of a board
 	add(h.AddPlatform(sysfstest.Platform{Path: "soc/fe804000.i2c", Driver: "i2c-bcm2835"}), "4", "")
-	if diff := cmp.Diff(want, judged(t, h, "match.glob = \"/dev/i2c-*\"\neach = \"node\"")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, "result", want, judged(t, h, "match.glob = \"/dev/i2c-*\"\neach = \"node\""))
 }
 
 // A misc device that nobody knows is dangerous unless it belongs to hardware.
@@ -161,9 +153,7 @@ func TestDangerOfUnknownMisc(t *testing.T) {
 		"/dev/renamed":     "", // the static minor number of FUSE
 		"/dev/rdma_cm":     "",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, "result", want, got)
 }
 
 // A dangerous node beside others is left out of hardware, with a note, unless the match
@@ -195,9 +185,7 @@ func TestDangerousSideNodes(t *testing.T) {
 	} {
 		result := matchers.Match(parse(t, tt.match), snap, nil, opts)
 		got := sayAll(result.Resources[0].Offers)
-		if diff := cmp.Diff([]string{strings.TrimPrefix(tt.want, "x: ")}, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-		}
+		equal(t, tt.name, []string{strings.TrimPrefix(tt.want, "x: ")}, got)
 		var notes []string
 		for _, n := range result.Notes {
 			if strings.Contains(n.Text, "left out of its device") {

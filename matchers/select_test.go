@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -109,7 +107,5 @@ container.hooks = [{ hook_name = "createContainer", path = "/opt/hook", args = [
 		Owner:  &device.Owner{GID: &gid, Mode: &mode},
 		Hooks:  []device.Hook{{Name: "createContainer", Path: "/opt/hook", Args: []string{"hook", "x"}}},
 	}
-	if diff := cmp.Diff(want, o); diff != "" {
-		t.Errorf("offer (-want +got):\n%s", diff)
-	}
+	equal(t, "offer", want, o)
 }

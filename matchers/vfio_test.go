@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -149,9 +147,7 @@ func TestVFIO(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			result := matchers.Match(parse(t, tc.toml+"\ncontainer.cdi = true"), tc.card.scan(t), nil, matchers.Options{Host: &fakeHost{}})
-			if diff := cmp.Diff(tc.want, sayAll(result.Resources[0].Offers)); diff != "" {
-				t.Errorf("offers (-want +got):\n%s", diff)
-			}
+			equal(t, "offers", tc.want, sayAll(result.Resources[0].Offers))
 		})
 	}
 }
@@ -165,9 +161,7 @@ func TestVFIOVirtualFunctions(t *testing.T) {
 match = { pci = { sriov = "vf" }, vfio = true }
 container.cdi = true`), snap, nil, matchers.Options{Host: &fakeHost{}})
 	want := []string{"0000:3b:02.2 /dev/vfio/89 +/dev/vfio/vfio", "0000:3b:02.3 /dev/vfio/90 +/dev/vfio/vfio"}
-	if diff := cmp.Diff(want, sayAll(result.Resources[0].Offers)); diff != "" {
-		t.Errorf("offers (-want +got):\n%s", diff)
-	}
+	equal(t, "offers", want, sayAll(result.Resources[0].Offers))
 
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	h.AddPCI(sysfstest.PCI{Address: "0000:41:00.4", Vendor: "10de", Device: "26b9", Class: "030200", Driver: "nvidia", IOMMUGroup: "40"})
@@ -176,12 +170,8 @@ container.cdi = true`), snap, nil, matchers.Options{Host: &fakeHost{}})
 	// The group of a mediated device has no function.
 	h.AddNode("", sysfstest.Node{Name: "vfio/41", Subsystem: "vfio"})
 	snap = scan(t, h.Tree)
-	if diff := cmp.Diff([]string{"0000:41:00.4 /dev/vfio/40 +/dev/vfio/vfio"}, sayAll(offers(t, snap, `match = { pci = {}, vfio = true }`))); diff != "" {
-		t.Errorf("offers (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"0000:41:00.4:vfio /dev/vfio/40", "vfio:41 /dev/vfio/41"}, sayAll(offers(t, snap, `match.glob = "/dev/vfio/4*"`))); diff != "" {
-		t.Errorf("by glob (-want +got):\n%s", diff)
-	}
+	equal(t, "offers", []string{"0000:41:00.4 /dev/vfio/40 +/dev/vfio/vfio"}, sayAll(offers(t, snap, `match = { pci = {}, vfio = true }`)))
+	equal(t, "by glob", []string{"0000:41:00.4:vfio /dev/vfio/40", "vfio:41 /dev/vfio/41"}, sayAll(offers(t, snap, `match.glob = "/dev/vfio/4*"`)))
 }
 
 // A group goes to the first resource that reaches it in any manner.
@@ -209,9 +199,7 @@ func TestVFIOGroupIsOfferedOnce(t *testing.T) {
 				t.Errorf("the second offers %q", sayAll(result.Resources[1].Offers))
 			}
 			want := []string{`test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: ` + tc.lost}
-			if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
-				t.Errorf("notes (-want +got):\n%s", diff)
-			}
+			equal(t, "notes", want, sayNotes(result.Notes))
 		})
 	}
 }
@@ -274,8 +262,6 @@ func TestVFIOBesideItsFunctions(t *testing.T) {
 		r := parse(t, "match = ["+matches+"]\ncontainer.cdi = true")
 		result := matchers.Match(r, card{audio: vfio}.scan(t), nil, matchers.Options{Host: &fakeHost{}})
 		want := []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}
-		if diff := cmp.Diff(want, sayAll(result.Resources[0].Offers)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", matches, diff)
-		}
+		equal(t, matches, want, sayAll(result.Resources[0].Offers))
 	}
 }

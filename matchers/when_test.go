@@ -72,9 +72,7 @@ match.glob = "/dev/fuse"
 	for _, r := range matchers.Match(cfg, snap, nil, opts).Inactive {
 		got = append(got, r.Name)
 	}
-	if diff := cmp.Diff([]string{"example.com/a"}, got); diff != "" {
-		t.Errorf("inactive (-want +got):\n%s", diff)
-	}
+	equal(t, "inactive", []string{"example.com/a"}, got)
 }
 
 func TestShared(t *testing.T) {
@@ -118,7 +116,5 @@ func TestSharedGroup(t *testing.T) {
 	}
 	result = matchers.Match(parse(t, "container.cdi = true\nmatch = { pci = { id = \"10de:*\" } }"), snap, nil, matchers.Options{Host: &fakeHost{}})
 	want := []string{`test.toml: resource 1 ("x"): PCI function 0000:01:00.0 of IOMMU group 12 and PCI function 0000:01:00.1 of IOMMU group 12 can't be used by two containers at once, because the first one has the whole group`}
-	if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
-		t.Errorf("notes (-want +got):\n%s", diff)
-	}
+	equal(t, "notes", want, sayNotes(result.Notes))
 }
