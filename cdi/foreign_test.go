@@ -140,9 +140,7 @@ devices:
 			etc, run := hostDirs(t, tc.files)
 			read := foreign(t, etc, run)
 			got, errs := read.Devices, read.Problems
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("devices (-want +got):\n%s", diff)
-			}
+			equal(t, "devices", tc.want, got)
 			if len(errs) != len(tc.wantErr) {
 				t.Errorf("errors: %q, want %q", errs, tc.wantErr)
 			}
@@ -167,9 +165,7 @@ devices:
 					t.Errorf("%s is listed, but not there", d.Name)
 				}
 			}
-			if diff := cmp.Diff(listed, names); diff != "" {
-				t.Errorf("names (-runtime +got):\n%s", diff)
-			}
+			equal(t, "names", listed, names)
 			if read.Check("nvidia.com/gpu=9") == nil {
 				t.Error("finds a device that is in no spec")
 			}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -269,16 +267,12 @@ func TestRespond(t *testing.T) {
 			t.Parallel()
 			asked := slices.Clone(tc.offers)
 			got, err := respond(&cdi.Resource{Name: resource, Link: linkPath, Host: fakeHost{tc.missing}}, tc.offers...)
-			if diff := cmp.Diff(asked, tc.offers); diff != "" {
-				t.Errorf("offers were changed:\n%s", diff)
-			}
+			equal(t, "offers were changed", asked, tc.offers)
 			if tc.wantErr == nil {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("response (-want +got):\n%s", diff)
-				}
+				equal(t, "response", tc.want, got)
 				return
 			}
 			if err == nil {
@@ -289,9 +283,7 @@ func TestRespond(t *testing.T) {
 					t.Errorf("error = %q, want %q in it", err, part)
 				}
 			}
-			if diff := cmp.Diff(device.Response{}, got); diff != "" {
-				t.Errorf("a response besides the error:\n%s", diff)
-			}
+			equal(t, "a response besides the error", device.Response{}, got)
 		})
 	}
 }

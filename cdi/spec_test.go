@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -29,9 +27,7 @@ func TestBuildBesideLinks(t *testing.T) {
 		Nodes:  []device.InjectedNode{{HostPath: linkPath("a", "if00:ttyUSB"), ContainerPath: "/dev/ttyUSB3", Permissions: "rw"}},
 		Mounts: offer.Mounts, CDI: []string{resource + "=a"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("response (-want +got):\n%s", diff)
-	}
+	equal(t, "response", want, got)
 	// ${index} is unknown when a spec is written: links suffice.
 	offer.Nodes = append(offer.Nodes, ttyNode("/dev/ttyUSB4", "/dev/tty-${index}"))
 	spec, failed := (&cdi.Resource{Name: resource, Host: fakeHost{}}).Build([]device.Offer{offer})
@@ -100,9 +96,7 @@ func TestBuild(t *testing.T) {
 					t.Errorf("version = %q, want %q", spec.Version, tc.version)
 				}
 			}
-			if diff := cmp.Diff(tc.want, names); diff != "" {
-				t.Errorf("devices (-want +got):\n%s", diff)
-			}
+			equal(t, "devices", tc.want, names)
 		})
 	}
 }
@@ -189,9 +183,7 @@ func TestBuildCDIOnly(t *testing.T) {
 					got[d.Name] = append(got[d.Name], d.ContainerEdits.Env...)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("entries (-want +got):\n%s", diff)
-			}
+			equal(t, "entries", tc.want, got)
 			for id, want := range tc.failed {
 				if err := failed[id]; err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("device %q is left out: %v, want %q in it", id, err, want)
@@ -244,7 +236,5 @@ func TestInjectionsAgree(t *testing.T) {
 	for _, m := range edits.Mounts {
 		byName.Mounts = append(byName.Mounts, device.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.Options[2] == "ro"})
 	}
-	if diff := cmp.Diff(plain, byName); diff != "" {
-		t.Errorf("plain and by name (-plain +name):\n%s", diff)
-	}
+	equal(t, "plain and by name", plain, byName)
 }

@@ -153,12 +153,8 @@ func TestSync(t *testing.T) {
 			if tc.resolves == nil {
 				tc.resolves = map[string]int64{}
 			}
-			if diff := cmp.Diff(tc.resolves, resolved(t, w.Dir, names...)); diff != "" {
-				t.Errorf("names (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.files, files(t, w.Dir)); diff != "" {
-				t.Errorf("files (-want +got):\n%s", diff)
-			}
+			equal(t, "names", tc.resolves, resolved(t, w.Dir, names...))
+			equal(t, "files", tc.files, files(t, w.Dir))
 		})
 	}
 }
@@ -196,9 +192,7 @@ func TestOnlyOurFiles(t *testing.T) {
 			for _, name := range tc.want {
 				want[name] = true
 			}
-			if diff := cmp.Diff(want, have); diff != "" {
-				t.Errorf("files (-want +got):\n%s", diff)
-			}
+			equal(t, "files", want, have)
 		})
 	}
 	removed, err := newWriter(t).Clean()
@@ -254,9 +248,7 @@ func TestWriteErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), w.FileName("example.com/a")) {
 		t.Errorf("error = %v, want the file in it", err)
 	}
-	if diff := cmp.Diff(map[string]int64{"example.com/b=z": 1}, resolved(t, w.Dir, "example.com/b=z")); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
-	}
+	equal(t, "names", map[string]int64{"example.com/b=z": 1}, resolved(t, w.Dir, "example.com/b=z"))
 }
 
 // apply changes the directory as a pass of the program does.
@@ -278,5 +270,13 @@ func TestSyncWritesNothingWhenRight(t *testing.T) {
 	must(t, err)
 	if !os.SameFile(before, after) {
 		t.Error("a file that did not change was written again")
+	}
+}
+
+// equal reports how a result differs from the expected one.
+func equal(t testing.TB, what string, want, got any, opts ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -133,9 +133,7 @@ match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 		`resource 4 ("cdi"): match 1: cdi_device | --allow=cdi:nvidia.com/gpu`,
 		`resource 4 ("cdi"): match 1: cdi_device | --allow=cdi:KIND`,
 	}
-	if diff := cmp.Diff(all, places("")); diff != "" {
-		t.Errorf("nothing allowed (-want +got):\n%s", diff)
-	}
+	equal(t, "nothing allowed", all, places(""))
 	if got := places("all"); got != nil {
 		t.Errorf("everything allowed: %q", got)
 	}
@@ -145,9 +143,7 @@ match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 		`resource 2 ("socket"): match 1: glob | --allow=mount:/run/one`,
 	}
 	// A path with a variable or a wildcard is decided when it is complete.
-	if diff := cmp.Diff(some, places("net,env,cdi:other.*,cdi:nvidia.com/gpu,mount:/usr/lib,mount:/opt/a,mount:/run/gpu-1,mount:/etc,mount:/run/vendor")); diff != "" {
-		t.Errorf("some allowed (-want +got):\n%s", diff)
-	}
+	equal(t, "some allowed", some, places("net,env,cdi:other.*,cdi:nvidia.com/gpu,mount:/usr/lib,mount:/opt/a,mount:/run/gpu-1,mount:/etc,mount:/run/vendor"))
 
 	err := cfg.Check(config.Allow{Hooks: true, Dangerous: true, Net: true, Env: true, Mounts: []string{"/usr", "/opt", "/run"}, CDI: []string{"*"}})
 	want := `test.toml:12:5: resource 1 ("gpu"): with 6: path: mounting "/etc/vendor" requires --allow=mount:/etc/vendor`

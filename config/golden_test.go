@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/config"
 )
 
@@ -42,9 +40,7 @@ func TestBad(t *testing.T) {
 			}
 			want, err := os.ReadFile(golden)
 			must(t, err)
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("error text (-want +got):\n%s", diff)
-			}
+			equal(t, "error text", string(want), got)
 		})
 	}
 }

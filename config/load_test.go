@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/config"
 )
 
@@ -68,9 +66,7 @@ func TestLoadFile(t *testing.T) {
 	path := write(t, t.TempDir(), "gdp.conf", fuse)
 	cfg, err := load(path)
 	must(t, err)
-	if diff := cmp.Diff([]string{"gdp.conf"}, cfg.Files); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	equal(t, "files", []string{"gdp.conf"}, cfg.Files)
 	if got, want := cfg.Resources[0].Place, path+`: resource 1 ("fuse")`; got != want {
 		t.Errorf("place = %q, want %q", got, want)
 	}
@@ -88,12 +84,8 @@ func TestLoadDirectory(t *testing.T) {
 	write(t, dir, "40-old.toml.bak", "no TOML")
 	cfg, err := load(dir)
 	must(t, err)
-	if diff := cmp.Diff([]string{"10-kvm.toml", "20-fuse.toml"}, cfg.Files); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"example.com/kvm", "example.com/fuse"}, names(cfg)); diff != "" {
-		t.Errorf("resources (-want +got):\n%s", diff)
-	}
+	equal(t, "files", []string{"10-kvm.toml", "20-fuse.toml"}, cfg.Files)
+	equal(t, "resources", []string{"example.com/kvm", "example.com/fuse"}, names(cfg))
 
 	// A dangling link and files with similar names are ignored, with a note for each.
 	symlink(t, "nowhere", filepath.Join(dir, "50-gone.toml"))
@@ -123,9 +115,7 @@ func TestLoadConfigMap(t *testing.T) {
 	}
 	cfg, err := load(dir)
 	must(t, err)
-	if diff := cmp.Diff([]string{"a.toml", "b.toml"}, cfg.Files); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	equal(t, "files", []string{"a.toml", "b.toml"}, cfg.Files)
 
 	// The same text in a plain directory is the same configuration.
 	plain := t.TempDir()

@@ -61,9 +61,7 @@ with = [{ path = "/dev/cuse" }, { path = "/a", container_path = "/b" }]
 			AutoCDI:     true,
 		},
 	}}
-	if diff := cmp.Diff(want, cfg.Resources, compareValues); diff != "" {
-		t.Errorf("resources (-want +got):\n%s", diff)
-	}
+	equal(t, "resources", want, cfg.Resources, compareValues)
 }
 
 func TestEverythingSet(t *testing.T) {
@@ -137,9 +135,7 @@ annotations = { "example.com/n" = "${resource}" }
 	}
 	match, exclude := r.Match, r.Exclude
 	r.Match, r.Exclude = nil, nil
-	if diff := cmp.Diff(want, r, compareValues); diff != "" {
-		t.Errorf("resource (-want +got):\n%s", diff)
-	}
+	equal(t, "resource", want, r, compareValues)
 
 	first := match[0]
 	if !first.NamesHardware() || !first.Required || first.Permissions != "rw" || first.ContainerPath.String() != "/dev/gpu/" {
@@ -281,5 +277,13 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// equal reports how a result differs from the expected one.
+func equal(t testing.TB, what string, want, got any, opts ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -117,9 +117,7 @@ func TestIdentify(t *testing.T) {
 			t.Parallel()
 			var d Decisions
 			for _, st := range tt.steps {
-				if diff := cmp.Diff(st.want, ids(t, &d, st.present...)); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", st.name, diff)
-				}
+				equal(t, st.name, st.want, ids(t, &d, st.present...))
 			}
 		})
 	}

@@ -86,17 +86,11 @@ func TestUnchangedOutputHasNoChanges(t *testing.T) {
 		t.Errorf("a node has another name: changed %t, changes %v", h.changed("r"), h.out.Changes)
 	}
 	h.at(3*s, res("r"))
-	if diff := cmp.Diff([]Change{{Resource: "r", ID: "x", Reason: ReasonGone}}, h.out.Changes); diff != "" {
-		t.Errorf("gone (-want +got):\n%s", diff)
-	}
+	equal(t, "gone", []Change{{Resource: "r", ID: "x", Reason: ReasonGone}}, h.out.Changes)
 	h.at(30*m, res("r"))
-	if diff := cmp.Diff([]Change{{Resource: "r", ID: "x", Reason: ReasonGone, Left: true}}, h.out.Changes); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
-	}
+	equal(t, "left", []Change{{Resource: "r", ID: "x", Reason: ReasonGone, Left: true}}, h.out.Changes)
 	h.at(31*m, r).at(32 * m).at(33*m + s)
-	if diff := cmp.Diff([]Change{{Resource: "r", ID: "x", Reason: ReasonRemoved, Left: true}}, h.out.Changes); diff != "" {
-		t.Errorf("ended (-want +got):\n%s", diff)
-	}
+	equal(t, "ended", []Change{{Resource: "r", ID: "x", Reason: ReasonRemoved, Left: true}}, h.out.Changes)
 }
 
 func TestHeldDeviceWithoutARecordIsListed(t *testing.T) {
@@ -108,9 +102,7 @@ func TestHeldDeviceWithoutARecordIsListed(t *testing.T) {
 	for _, e := range out.Resources[0].Devices {
 		got[e.Offer.ID+" "+e.Reason] = e.Offer.Slots
 	}
-	if diff := cmp.Diff(map[string]int{"x ": 1, "y " + ReasonGone: 1}, got); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", map[string]int{"x ": 1, "y " + ReasonGone: 1}, got)
 }
 
 // A resource whose name comes from devices ends with the last of them, unless one is

@@ -268,3 +268,11 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// equal reports how a result differs from the expected one.
+func equal(t testing.TB, what string, want, got any, opts ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}

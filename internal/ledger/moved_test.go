@@ -173,7 +173,5 @@ func TestInterfacesAreNodesOfTheirDevice(t *testing.T) {
 	h.at(2*s, res("r", two("eth0"))).shows(list{"r": {"x": ok}})
 	h.at(3*s, res("r", two("lan0"))).shows(list{"r": {"x": ReasonSettling}})
 	h.at(4*s, res("r", two("lan0"))).shows(list{"r": {"x": ok}})
-	if diff := cmp.Diff([]string{"net", "net.1"}, h.state.Remember()[0].Devices[0].Nodes); diff != "" {
-		t.Errorf("keys (-want +got):\n%s", diff)
-	}
+	equal(t, "keys", []string{"net", "net.1"}, h.state.Remember()[0].Devices[0].Nodes)
 }

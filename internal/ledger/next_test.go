@@ -161,9 +161,7 @@ func TestRemovedDeviceIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
 	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "a")))
 	h.at(s, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}}).wakes(10*m + s)
 	e := h.resource("r").Devices[0]
-	if diff := cmp.Diff(Entry{Offer: device.Offer{ID: "x", Places: []string{"devices/x"}, Slots: 1, NUMA: []int{0}}, Reason: ReasonGone, Listed: 1}, e); diff != "" {
-		t.Errorf("entry (-want +got):\n%s", diff)
-	}
+	equal(t, "entry", Entry{Offer: device.Offer{ID: "x", Places: []string{"devices/x"}, Slots: 1, NUMA: []int{0}}, Reason: ReasonGone, Listed: 1}, e)
 	if h.at(2*s, res("r", dev("y", "a"))); h.changed("r") {
 		t.Error("the list changes with the time")
 	}
@@ -284,9 +282,7 @@ func TestDeviceLeavesTheOldResourceFirst(t *testing.T) {
 	h.held = map[string]string{"x": "old"}
 	moved := []Resource{res("old"), res("new", dev("x", "a"), dev("y", "a"))}
 	h.at(s, moved...).shows(list{"old": {"x": "to be offered by new", "y": "to be offered by new"}, "new": {}}).wakes(m + s)
-	if diff := cmp.Diff([]Waiting{{ID: "x", Reason: "listed by old until no container holds it"}, {ID: "y", Reason: "listed by old until no container holds it"}}, h.resource("new").Waiting); diff != "" {
-		t.Errorf("waiting (-want +got):\n%s", diff)
-	}
+	equal(t, "waiting", []Waiting{{ID: "x", Reason: "listed by old until no container holds it"}, {ID: "y", Reason: "listed by old until no container holds it"}}, h.resource("new").Waiting)
 	h.at(m+s, moved...).shows(list{"old": {"x": "to be offered by new"}, "new": {"y": ok}}).awaits(true)
 	h.held = nil
 	h.at(2*m, moved...).shows(list{"old": {}, "new": {"x": ok, "y": ok}}).awaits(false)
@@ -298,9 +294,7 @@ func TestDeviceHeldThroughAnotherNameIsNotListed(t *testing.T) {
 	h.held = map[string]string{"x::2": "r.old", "y": "r"}
 	r := res("r", dev("x", "a"), dev("y", "a"))
 	h.at(0, r).shows(list{"r": {"y": ok}}).awaits(true)
-	if diff := cmp.Diff([]Waiting{{ID: "x", Reason: "held by a container through r.old"}}, h.resource("r").Waiting); diff != "" {
-		t.Errorf("waiting (-want +got):\n%s", diff)
-	}
+	equal(t, "waiting", []Waiting{{ID: "x", Reason: "held by a container through r.old"}}, h.resource("r").Waiting)
 	h.held = nil
 	h.at(s, r).shows(list{"r": {"x": ok, "y": ok}}).awaits(false)
 }

@@ -106,9 +106,7 @@ func TestRestoreLeavesOutInvalidDevices(t *testing.T) {
 		{Name: "c"},
 	})
 	want := []Remembered{{Name: "a", Devices: []RememberedDevice{one("x", 1)}}, {Name: "b", Devices: []RememberedDevice{one("z", 2)}}}
-	if diff := cmp.Diff(want, state.Remember()); diff != "" {
-		t.Errorf("remembers (-want +got):\n%s", diff)
-	}
+	equal(t, "remembers", want, state.Remember())
 }
 
 func TestRestartKeepsTheList(t *testing.T) {

@@ -3,8 +3,6 @@ package ledger
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
@@ -19,9 +17,7 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 	group.Places = []string{"devices/x", "devices/y"}
 	edited := res("r", group)
 	h.at(s, edited).shows(list{"r": {"x": "to be listed as group", "y": "to be listed as group"}}).wakes(m + s)
-	if diff := cmp.Diff([]Waiting{{ID: "group", Reason: "held as x through r"}}, h.resource("r").Waiting); diff != "" {
-		t.Errorf("waiting (-want +got):\n%s", diff)
-	}
+	equal(t, "waiting", []Waiting{{ID: "group", Reason: "held as x through r"}}, h.resource("r").Waiting)
 	for _, e := range h.resource("r").Devices {
 		if !e.Withheld {
 			t.Errorf("%s is not in order: claims to it are evicted", e.Offer.ID)

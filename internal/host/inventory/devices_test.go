@@ -62,9 +62,7 @@ func TestPCIWithoutModalias(t *testing.T) {
 		want.Problems = []device.Problem{{Subject: nic, Reason: reason}}
 		p := findHardware(want, "0000:18:00.0").PCI
 		p.Vendor, p.Device, p.SubVendor, p.SubDevice, p.Class = "", "", "", "", ""
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s:\n%s", reason, diff)
-		}
+		equal(t, reason, want, got)
 	}
 }
 
@@ -101,15 +99,11 @@ func TestUnreadableAttributesDegradeTheirDevice(t *testing.T) {
 		{Subject: hub + "/1-2.1", Reason: "speed: is a directory"},
 		{Subject: hub + "/1-2.3/1-2.3:1.0/ttyUSB1", Reason: "port_number: is a directory"},
 	}
-	if diff := cmp.Diff(wantProblems, got.Problems); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", wantProblems, got.Problems)
 	findHardware(want, "1-2.1").USB.Speed = ""
 	findNode(t, want, "/dev/ttyUSB1").Index = -1
 	want.Problems = wantProblems
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("more than the attributes is missing:\n%s", diff)
-	}
+	equal(t, "more than the attributes is missing", want, got)
 }
 
 // A device that is removed while it is read is left out with its nodes: they are not
@@ -177,9 +171,7 @@ func TestFunctionOnItsBusIsNotGone(t *testing.T) {
 		}
 	}
 	must(t, errors.Join(os.Remove(modalias), os.WriteFile(modalias, text, 0o644)))
-	if diff := cmp.Diff(want, updated(t, s, inventory.Batch{})); diff != "" {
-		t.Errorf("once it can be read (-before +after):\n%s", diff)
-	}
+	equal(t, "once it can be read", want, updated(t, s, inventory.Batch{}))
 }
 
 // What lies elsewhere in sysfs, and leads to an unread function only, is nobody else's; the
@@ -233,9 +225,7 @@ func TestDeviceMissingOnItsBus(t *testing.T) {
 		subjects = append(subjects, p.Subject)
 	}
 	want := []string{"/dev/bus/usb/001/006", "/dev/media0", "/dev/snd/controlC1", "/dev/snd/pcmC1D0c", "/dev/video0", "/dev/video1"}
-	if diff := cmp.Diff(want, subjects); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", want, subjects)
 	for _, n := range snap.Nodes {
 		if strings.Contains(n.SysPath, "/1-5") {
 			t.Errorf("%s is there, of %v", n.Path, n.Hardware)
@@ -304,9 +294,7 @@ func TestPCIComesFromGHW(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
+		equal(t, "result", want, got)
 	}
 }
 
@@ -379,9 +367,7 @@ func TestMDev(t *testing.T) {
 	if m == nil || m.Bus != device.MDevBus || m.Path != own || m.NUMA != 1 || m.Parent != findHardware(snap, "0000:3b:00.0") {
 		t.Fatalf("%+v", m)
 	}
-	if diff := cmp.Diff(&device.MDev{UUID: uuid, Type: "nvidia-222", Name: "GRID T4-1B", IOMMUGroup: "112"}, m.MDev); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", &device.MDev{UUID: uuid, Type: "nvidia-222", Name: "GRID T4-1B", IOMMUGroup: "112"}, m.MDev)
 	for name, want := range map[string][]string{
 		uuid:                                   {"/dev/vfio/112", "/dev/vfio/devices/vfio0"},
 		"83b8f4f2-509f-382f-3c1e-e6bfe0fa1002": {"/dev/vfio/113"},
@@ -392,9 +378,7 @@ func TestMDev(t *testing.T) {
 		for _, n := range findHardware(snap, name).Nodes {
 			got = append(got, n.Path)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s:\n%s", name, diff)
-		}
+		equal(t, name, want, got)
 	}
 	if h := findHardware(snap, "83b8f4f2-509f-382f-3c1e-e6bfe0fa1002"); h.Parent != nil || h.NUMA != -1 || h.MDev.Name != "" {
 		t.Errorf("the sample: %+v", h)
@@ -406,5 +390,13 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// equal reports how a result differs from the expected one.
+func equal(t testing.TB, what string, want, got any, opts ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

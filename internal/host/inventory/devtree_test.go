@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -104,9 +103,7 @@ func TestLinksAreResolvedLikeOnTheHost(t *testing.T) {
 		"relative": "/dev/fuse", "deep/er/up": "/dev/fuse", "absolute": "/dev/fuse", "chain": "/dev/fuse",
 		"by/way/of": "/dev/snd/timer", "round": "/dev/fuse", "out/and/in": "/dev/fuse", "slashes": "/dev/fuse",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", want, got)
 	for _, l := range snap.Links {
 		if l.Node != findNode(t, snap, l.Node.Path) {
 			t.Errorf("%s leads to another %s than the snapshot's", l.Path, l.Node.Path)
@@ -148,12 +145,8 @@ func TestOtherFileSystemsBelowDev(t *testing.T) {
 	h.AddLink("ptmx", "pts/ptmx")
 	snap := scan(t, h.Tree)
 	noProblems(t, snap)
-	if diff := cmp.Diff([]string{"/dev/fuse", "/dev/pts/ptmx"}, nodePaths(snap)); diff != "" {
-		t.Errorf("want the node that a link leads to, and no other:\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"/dev"}, snap.Dirs); diff != "" {
-		t.Errorf("want only directories that were walked:\n%s", diff)
-	}
+	equal(t, "want the node that a link leads to, and no other", []string{"/dev/fuse", "/dev/pts/ptmx"}, nodePaths(snap))
+	equal(t, "want only directories that were walked", []string{"/dev"}, snap.Dirs)
 	if len(snap.Links) != 1 || snap.Links[0].Node.Path != "/dev/pts/ptmx" {
 		t.Errorf("links: %+v", snap.Links)
 	}
@@ -168,9 +161,7 @@ func TestPlainFilesAreNodesInRecordingsOnly(t *testing.T) {
 	} {
 		must(t, os.WriteFile(filepath.Join(h.Dev(), name), []byte(text), 0o644))
 	}
-	if diff := cmp.Diff([]string{"/dev/fuse"}, nodePaths(scan(t, h.Tree))); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", []string{"/dev/fuse"}, nodePaths(scan(t, h.Tree)))
 	must(t, os.Remove(filepath.Join(h.Dev(), inventory.RecordingMarker)))
 	if got := nodePaths(scan(t, h.Tree)); got != nil {
 		t.Errorf("nodes without the marker: %q", got)
@@ -187,12 +178,8 @@ func TestUnreadableDirectoryDegradesItself(t *testing.T) {
 	must(t, os.Chmod(filepath.Dir(h.Root), 0o755))
 	asNobody(t)
 	snap := scan(t, h.Tree)
-	if diff := cmp.Diff([]string{"/dev/fuse"}, nodePaths(snap)); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]device.Problem{{Subject: "/dev/secret", Reason: "open: permission denied"}}, snap.Problems); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", []string{"/dev/fuse"}, nodePaths(snap))
+	equal(t, "result", []device.Problem{{Subject: "/dev/secret", Reason: "open: permission denied"}}, snap.Problems)
 }
 
 // asNobody drops root's privilege to read every directory, until the test ends. It

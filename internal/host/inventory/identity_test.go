@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/recording"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
@@ -90,9 +88,7 @@ usb0 usb:18d1:4ee3:8A2X0KJ3T:if00:net`,
 					fmt.Fprintf(&got, ", numa %d", n.NUMA)
 				}
 			}
-			if diff := cmp.Diff(want, got.String()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			equal(t, "result", want, got.String())
 		})
 	}
 }
@@ -130,9 +126,7 @@ func TestIdentitiesOverABoot(t *testing.T) {
 				slices.Sort(ids)
 				return ids
 			}
-			if diff := cmp.Diff(ids(sysfstest.Load(t, file)), ids(sysfstest.Load(t, next))); diff != "" {
-				t.Errorf("(-this boot +next boot):\n%s", diff)
-			}
+			equal(t, "next boot", ids(sysfstest.Load(t, file)), ids(sysfstest.Load(t, next)))
 		})
 	}
 }

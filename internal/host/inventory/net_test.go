@@ -100,9 +100,7 @@ vcan0: can "" of nothing, interface -1, index -1
 	for _, n := range findHardware(snap, "1-2").Nets {
 		names = append(names, n.Path)
 	}
-	if diff := cmp.Diff([]string{"can2", "can3", "enx0"}, names); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", []string{"can2", "can3", "enx0"}, names)
 	if n := len(findHardware(snap, "1-2").Nodes); n != 1 {
 		t.Errorf("%d nodes of the adapter; want its bus node alone", n)
 	}
@@ -163,9 +161,7 @@ func TestNetInUse(t *testing.T) {
 	}
 	check := func(what string) {
 		t.Helper()
-		if diff := cmp.Diff(want, got()); diff != "" {
-			t.Errorf("%s:\n%s", what, diff)
-		}
+		equal(t, what, want, got())
 	}
 	check("without /proc")
 	h.WriteProc("1/net/route", table)
@@ -198,9 +194,7 @@ func TestPairsInUse(t *testing.T) {
 	}
 	const pod = "one end of a pair, whose other end is in another network namespace"
 	snap, attrs := look(t, h.Tree)
-	if diff := cmp.Diff(map[string]string{"pod1": pod, "pod2": pod, "pod3": pod}, uses(snap, attrs)); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", map[string]string{"pod1": pod, "pod2": pod, "pod3": pod}, uses(snap, attrs))
 }
 
 // The routes of another namespace do not affect a virtual interface with the same name.

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
@@ -135,12 +133,8 @@ func TestMachines(t *testing.T) {
 			}
 			want, err := os.ReadFile(golden)
 			must(t, err)
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("go test -update writes it anew:\n%s", diff)
-			}
-			if diff := cmp.Diff(snap, scan(t, tree)); diff != "" {
-				t.Errorf("a second scan differs:\n%s", diff)
-			}
+			equal(t, "go test -update writes it anew", string(want), got)
+			equal(t, "a second scan differs", snap, scan(t, tree))
 		})
 	}
 }

@@ -138,20 +138,14 @@ func TestEventsAreMergedUntilTaken(t *testing.T) {
 		if !waiting(w) {
 			t.Fatal("no wake-up")
 		}
-		if diff := cmp.Diff(Batch{Paths: []string{"devices/a", "devices/b"}, At: time.Now()}, w.Take()); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff(Batch{}, w.Take()); diff != "" {
-			t.Errorf("taken twice:\n%s", diff)
-		}
+		equal(t, "result", Batch{Paths: []string{"devices/a", "devices/b"}, At: time.Now()}, w.Take())
+		equal(t, "taken twice", Batch{}, w.Take())
 		f.events <- []watch.Event{{WD: f.wds["/dev"], Mask: 0x100, Name: "x"}}
 		k.events <- "devices/c"
 		if !waiting(w) {
 			t.Fatal("no second wake-up")
 		}
-		if diff := cmp.Diff(Batch{Names: true, Paths: []string{"devices/c"}, At: time.Now()}, w.Take()); diff != "" {
-			t.Error(diff)
-		}
+		equal(t, "result", Batch{Names: true, Paths: []string{"devices/c"}, At: time.Now()}, w.Take())
 		if waiting(w) {
 			t.Error("woken without an event")
 		}
@@ -184,9 +178,7 @@ func TestLostEventsMeanAFullScan(t *testing.T) {
 			t.Error("no batch that says All")
 		}
 		k.events <- "devices/a"
-		if diff := cmp.Diff([]string{"devices/a"}, takePaths(w)); diff != "" {
-			t.Errorf("after that:\n%s", diff)
-		}
+		equal(t, "after that", []string{"devices/a"}, takePaths(w))
 		if d := w.Degraded(); d != nil {
 			t.Errorf("degraded: %q", d)
 		}
@@ -209,9 +201,7 @@ func TestIdleExceptForTheTimer(t *testing.T) {
 			if d, want := time.Since(began), time.Duration(i+1)*defaultResync; d != want {
 				t.Errorf("scan %d after %v; want %v", i, d, want)
 			}
-			if diff := cmp.Diff(Batch{All: true}, w.Take()); diff != "" {
-				t.Error(diff)
-			}
+			equal(t, "result", Batch{All: true}, w.Take())
 		}
 	})
 }
@@ -265,9 +255,7 @@ func TestVirtualInterfacesAreLeftOut(t *testing.T) {
 		}
 		w.LeaveOutNets(false)
 		k.events <- "devices/virtual/net/veth1"
-		if diff := cmp.Diff([]string{"devices/virtual/net/veth1"}, takePaths(w)); diff != "" {
-			t.Error(diff)
-		}
+		equal(t, "result", []string{"devices/virtual/net/veth1"}, takePaths(w))
 	})
 }
 
@@ -286,9 +274,7 @@ func TestMissingSources(t *testing.T) {
 		f.setRefuse(errors.New("no space"))
 		start(t, w)
 		want := []device.Problem{{Subject: "file events", Reason: `watch "/dev": no space`}, {Subject: "kernel events", Reason: "refused"}}
-		if diff := cmp.Diff(want, w.Degraded()); diff != "" {
-			t.Error(diff)
-		}
+		equal(t, "result", want, w.Degraded())
 		next := func(want time.Duration) {
 			t.Helper()
 			began := time.Now()
@@ -309,9 +295,7 @@ func TestMissingSources(t *testing.T) {
 		if !waiting(w) {
 			t.Error("a source that broke did not wake anybody")
 		}
-		if diff := cmp.Diff([]device.Problem{{Subject: "kernel events", Reason: "broke"}}, w.Degraded()); diff != "" {
-			t.Error(diff)
-		}
+		equal(t, "result", []device.Problem{{Subject: "kernel events", Reason: "broke"}}, w.Degraded())
 		for text, n := range map[string]int{"level=WARN": 3, "level=INFO": 2} {
 			if got := strings.Count(log.String(), text); got != n {
 				t.Errorf("%d lines of %s; want %d:\n%s", got, text, n, log.String())
@@ -331,9 +315,7 @@ func TestDirsBelowDevAreWatchedWhereTheyAre(t *testing.T) {
 			got = append(got, dir)
 		}
 		want := []string{"/host/dev", "/host/dev/serial", "/run/x"}
-		if diff := cmp.Diff(want, got, cmpopts.SortSlices(strings.Compare)); diff != "" {
-			t.Error(diff)
-		}
+		equal(t, "result", want, got, cmpopts.SortSlices(strings.Compare))
 		waiting(w)
 		w.SetDirs([]string{"/dev/serial", "/run/x", "/dev/dri"})
 		if !waiting(w) || w.Take().At.IsZero() {
@@ -414,4 +396,12 @@ func TestAwaitedDirectoryOutsideDev(t *testing.T) {
 	await(t, w, "directory")
 	must(t, os.WriteFile(run+"/a/b/c/socket", nil, 0o644))
 	await(t, w, "file")
+}
+
+// equal reports how a result differs from the expected one.
+func equal(t testing.TB, what string, want, got any, opts ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }

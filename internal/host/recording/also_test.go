@@ -81,9 +81,7 @@ func TestRecordedAttributes(t *testing.T) {
 		t.Errorf("the redacted archive lacks files:\n%s", archive)
 	}
 	// Attributes on neither list are left out.
-	if diff := cmp.Diff([]string{"", "", "16", "", "Camera REDACTED1", "0e", "SPX", "NPS1", "740f", "", "1", "amdgpu"}, got); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", []string{"", "", "16", "", "Camera REDACTED1", "0e", "SPX", "NPS1", "740f", "", "1", "amdgpu"}, got)
 	for _, leak := range []string{"A1B2C3", "5f0e1d2c", "D67301", "S649NX0R", "02:00:00"} {
 		if strings.Contains(archive, leak) {
 			t.Errorf("the archive has %q", leak)
@@ -109,9 +107,7 @@ func TestRecordedUse(t *testing.T) {
 	h.WriteProc("1/net/route", "Iface\nenx001122aabbcc 00000000 0102A8C0 0003 0 0 100 00000000\nenx001122aabbcc 0002A8C0 00000000 0001 0 0 0 00FFFFFF\n")
 	want := scan(t, options(h.Tree))
 	archive := record(t, options(h.Tree), recording.Options{})
-	if diff := cmp.Diff(want, scan(t, options(unpack(t, archive)))); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", want, scan(t, options(unpack(t, archive))))
 	use := func(o inventory.Options) (reasons []string) {
 		snap, s := sysfstest.Scan(t, o)
 		attrs := s.Attributes()

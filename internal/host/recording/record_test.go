@@ -63,12 +63,8 @@ func TestRecordingIsTheHost(t *testing.T) {
 			t.Parallel()
 			archive := record(t, options(tree), recording.Options{Head: "A head.\n\n"})
 			again := unpack(t, archive)
-			if diff := cmp.Diff(scan(t, options(tree)), scan(t, options(again))); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(string(archive), string(record(t, options(again), recording.Options{Head: "A head.\n\n"}))); diff != "" {
-				t.Error(diff)
-			}
+			equal(t, "result", scan(t, options(tree)), scan(t, options(again)))
+			equal(t, "result", string(archive), string(record(t, options(again), recording.Options{Head: "A head.\n\n"})))
 		})
 	}
 }
@@ -113,12 +109,8 @@ func TestHostileHost(t *testing.T) {
 		t.Error("the dangling link is not recorded")
 	}
 	tree := unpack(t, archive)
-	if diff := cmp.Diff(want, scan(t, options(tree))); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(string(archive), string(record(t, options(tree), recording.Options{Head: "Head.\n"}))); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", want, scan(t, options(tree)))
+	equal(t, "result", string(archive), string(record(t, options(tree), recording.Options{Head: "Head.\n"})))
 }
 
 // Names that an archive cannot have are left out, and nothing else is.
@@ -137,9 +129,7 @@ func TestNamesThatAreLeftOut(t *testing.T) {
 		t.Errorf("%d names are left out, want %d:\n%s", n, 2*len(names), archive)
 	}
 	got := scan(t, options(unpack(t, archive)))
-	if diff := cmp.Diff(want.Nodes, got.Nodes); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", want.Nodes, got.Nodes)
 }
 
 func writeNode(t *testing.T, file string, minor int) {
@@ -188,9 +178,7 @@ func TestAttributeBehindLink(t *testing.T) {
 				t.Errorf("redacted %v: the archive lacks %q:\n%s", redact, want, archive)
 			}
 		}
-		if diff := cmp.Diff(scan(t, options(h.Tree)), scan(t, options(unpack(t, archive)))); diff != "" {
-			t.Error(diff)
-		}
+		equal(t, "result", scan(t, options(h.Tree)), scan(t, options(unpack(t, archive))))
 	}
 }
 
@@ -215,9 +203,7 @@ mount
 		t.Fatalf("nodes %+v, links %v, directories %q", want.Nodes, want.Links, want.Dirs)
 	}
 	archive := record(t, options(tree), recording.Options{})
-	if diff := cmp.Diff(want, scan(t, options(unpack(t, archive)))); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", want, scan(t, options(unpack(t, archive))))
 	if strings.Contains(string(archive), "136:0") {
 		t.Errorf("a node that no link leads to is recorded:\n%s", archive)
 	}
@@ -243,5 +229,13 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// equal reports how a result differs from the expected one.
+func equal(t testing.TB, what string, want, got any, opts ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/host/recording"
@@ -89,9 +87,7 @@ func checkRedacted(t *testing.T, o inventory.Options) {
 			t.Errorf("%s is now %s", id, other)
 		}
 	}
-	if diff := cmp.Diff(withoutSerials(before), withoutSerials(after)); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "result", withoutSerials(before), withoutSerials(after))
 }
 
 func TestRedactedMachines(t *testing.T) {
