@@ -25,9 +25,7 @@ var checkout = release{source: "../.."}
 func readFile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -35,9 +33,7 @@ func readFile(t *testing.T, name string) string {
 func parseYAML(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var values map[string]any
-	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(text), &values))
 	return values
 }
 
@@ -64,9 +60,7 @@ func renderObject[T any](t *testing.T, release, template, values string) (object
 func lastObject(t *testing.T, text string, into any) {
 	t.Helper()
 	docs := strings.Split(text, "---\n")
-	if err := yaml.Unmarshal([]byte(docs[len(docs)-1]), into); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(docs[len(docs)-1]), into))
 }
 
 // The user's files replace the default one, unless both are enabled. `check` accepts every
@@ -75,9 +69,7 @@ func TestConfigFiles(t *testing.T) {
 	t.Parallel()
 	r := release{source: "../..", out: t.TempDir(), version: "v0.0.1-test"}
 	binary, err := r.build(t.Context(), platform{arch: "amd64"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const mine = `10-mine.toml: "domain = \"home.example\"\n[[resource]]\nname = \"zigbee\"\nmatch = { usb.id = \"10c4:ea60\", glob = \"/dev/ttyUSB*\" }\n"`
 	for values, want := range map[string][]string{
 		"":                       {"99-default.toml"},
@@ -95,9 +87,7 @@ func TestConfigFiles(t *testing.T) {
 		}
 		dir := t.TempDir()
 		for name, text := range files {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 		}
 		if out, err := exec.Command(binary, "check", dir).CombinedOutput(); err != nil {
 			t.Errorf("%q: generic-dp check: %v\n%s", values, err, out)
@@ -235,9 +225,7 @@ func TestEvictRights(t *testing.T) {
 	var have []string
 	for _, document := range strings.Split(rendered, "---\n") {
 		var role rbacv1.ClusterRole
-		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(document), &role))
 		for _, rule := range role.Rules {
 			have = append(have, fmt.Sprint(rule.Verbs, rule.APIGroups, rule.Resources))
 		}
@@ -275,9 +263,7 @@ func TestEvict(t *testing.T) {
 			"PodMonitor":    {monitor.Spec.Selector, true, true},
 		} {
 			selector, err := metav1.LabelSelectorAsSelector(&want.selector)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if e, d := selector.Matches(labels.Set(deployment.Spec.Template.Labels)), selector.Matches(labels.Set(daemonSet.Spec.Template.Labels)); e != want.evict || d != want.daemonSet {
 				t.Errorf("%s: the %s selects pods of evict: %t, want %t; of the DaemonSet: %t, want %t", values, kind, e, want.evict, d, want.daemonSet)
 			}

@@ -28,12 +28,8 @@ func checkKrew(t *testing.T, out, version string) {
 			}
 		}
 	}
-	if err := yaml.UnmarshalStrict([]byte(readFile(t, filepath.Join(out, krewManifest))), new(map[string]any)); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal([]byte(readFile(t, filepath.Join(out, krewManifest))), &plugin); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(readFile(t, filepath.Join(out, krewManifest))), new(map[string]any)))
+	must(t, yaml.Unmarshal([]byte(readFile(t, filepath.Join(out, krewManifest))), &plugin))
 	// The rules of Krew's validation package, and of its guide for short descriptions.
 	isValid := plugin.Metadata.Name == "generic-dp" && plugin.Spec.Version == version && strings.HasPrefix(version, "v")
 	if !isValid || len(plugin.Spec.ShortDescription) > 50 || len(plugin.Spec.Platforms) != len(pluginPlatforms) {

@@ -18,9 +18,7 @@ import (
 func TestMadeFromChart(t *testing.T) {
 	t.Parallel()
 	made, err := checkout.fromChart()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for file, want := range made {
 		have := readFile(t, file)
 		if have != string(want) {
@@ -81,9 +79,7 @@ func TestChartVariants(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rendered, err := checkout.render(parseYAML(t, text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			daemonSets := 0
 			for doc := range strings.SplitSeq(string(rendered), "---\n") {
 				if daemonSet := decode(t, doc); daemonSet != nil {
@@ -123,9 +119,7 @@ func TestNetworkPolicy(t *testing.T) {
 			continue
 		}
 		var policy networkingv1.NetworkPolicy
-		if err := yaml.UnmarshalStrict([]byte(second), &policy); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.UnmarshalStrict([]byte(second), &policy))
 		want := networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{
 				"app.kubernetes.io/name":     "generic-dp",

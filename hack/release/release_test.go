@@ -34,9 +34,7 @@ func TestRelease(t *testing.T) {
 		out = t.TempDir()
 		r := release{source: dir, out: out, version: version}
 		files, err := r.all(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text := readFile(t, filepath.Join(out, sumsName))
 		if lines := strings.Count(text, "\n"); lines != len(files)-1 {
 			t.Errorf("%s has %d checksums, want %d", sumsName, lines, len(files)-1)
@@ -63,9 +61,7 @@ func TestRelease(t *testing.T) {
 // chartVersion is the version that the chart installs.
 func chartVersion(t *testing.T) string {
 	chart, err := loader.Load(checkout.chart(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return chart.AppVersion()
 }
 
@@ -89,13 +85,9 @@ func command(t *testing.T, name string, args ...string) string {
 func checkChart(t *testing.T, out, version string) {
 	t.Helper()
 	packed, err := loader.Load((&release{out: out, version: version}).chartArchive())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	unpacked, err := loader.Load(checkout.chart(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names := func(files []*chart.File) (names []string) {
 		for _, f := range files {
 			names = append(names, f.Name)
@@ -162,35 +154,23 @@ func checkPackages(t *testing.T, out string) {
 func checkImages(t *testing.T, out, archive, version string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := untar(archive, dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, untar(archive, dir))
 	index, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	top, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(top.Manifests) != 1 || top.Manifests[0].Annotations["io.containerd.image.name"] != imageName+":"+version {
 		t.Fatalf("index: %+v, want one manifest named %s:%s", top.Manifests, imageName, version)
 	}
 	images, err := index.ImageIndex(top.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	list, err := images.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var found []string
 	for _, m := range list.Manifests {
 		found = append(found, m.Platform.String())
 		img, err := images.Image(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		checkImage(t, img, filepath.Join(out, "generic-dp-linux-"+m.Platform.Architecture+strings.TrimPrefix(m.Platform.Variant, "v")))
 	}
 	if want := []string{"linux/amd64", "linux/arm64", "linux/arm/v7"}; !slices.Equal(found, want) {
@@ -201,9 +181,7 @@ func checkImages(t *testing.T, out, archive, version string) {
 func checkImage(t *testing.T, img v1.Image, binary string) {
 	t.Helper()
 	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c := config.Config; c.User != "0:0" || !slices.Equal(c.Entrypoint, []string{"/generic-dp"}) || !slices.Equal(c.Cmd, []string{"serve"}) {
 		t.Errorf("%s: config %+v, want user 0:0, entrypoint /generic-dp, command serve", binary, c)
 	}
@@ -215,9 +193,7 @@ func checkImage(t *testing.T, img v1.Image, binary string) {
 		t.Errorf("%s: %d bytes, %v, want at most %d", binary, size, err, maxImage)
 	}
 	content, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer content.Close()
 	r := tar.NewReader(content)
 	for _, suffix := range []string{"", "-evict"} {
@@ -226,9 +202,7 @@ func checkImage(t *testing.T, img v1.Image, binary string) {
 			t.Fatalf("%s: the layer has %+v, %v, want generic-dp%s of mode 0755", binary, header, err, suffix)
 		}
 		got, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if string(got) != readFile(t, binary+suffix) {
 			t.Errorf("generic-dp%s in the image differs from %s%s", suffix, binary, suffix)
 		}
@@ -242,14 +216,10 @@ func checkImage(t *testing.T, img v1.Image, binary string) {
 func checkSBOM(t *testing.T, out string) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(out, "generic-dp.cdx.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	var bom cdx.BOM
-	if err := cdx.NewBOMDecoder(f, cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cdx.NewBOMDecoder(f, cdx.BOMFileFormatJSON).Decode(&bom))
 	listed := map[string]bool{}
 	for _, c := range *bom.Components {
 		listed[c.Name+" "+c.Version] = true
@@ -324,5 +294,13 @@ func TestInstall(t *testing.T) {
 		if _, err := os.Lstat(gone); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left after the removal: %v", gone, err)
 		}
+	}
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

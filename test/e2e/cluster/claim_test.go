@@ -137,13 +137,9 @@ func (n *draNode) checkMetadata(t *testing.T, request, serial string) {
 		t.Fatalf("metadata of request %s on the host: %q, %v, want one file", request, files, err)
 	}
 	text, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var read metadata.DeviceMetadata
-	if err := devicemetadata.DecodeMetadataFromStream(json.NewDecoder(bytes.NewReader(text)), &read); err != nil {
-		t.Fatal(err)
-	}
+	must(t, devicemetadata.DecodeMetadataFromStream(json.NewDecoder(bytes.NewReader(text)), &read))
 	if have := read.Requests[0].Devices[0].Attributes["serial"].StringValue; have == nil || *have != serial {
 		t.Errorf("metadata of request %s: %s, want serial %s", request, text, serial)
 	}
@@ -221,9 +217,7 @@ func (n *draNode) testHealth(t *testing.T) {
 func (n *draNode) testForceDelete(t *testing.T) {
 	n.pod(t, "one").WaitRunning(t)
 	object, err := n.get("one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	uid := string(object.UID)
 	running := processesOf(t, uid)
 	if len(running) == 0 {
@@ -233,9 +227,7 @@ func (n *draNode) testForceDelete(t *testing.T) {
 	if shim <= 1 {
 		t.Fatalf("process %d has the parent %d, want a shim", running[0], shim)
 	}
-	if err := syscall.Kill(shim, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(shim, syscall.SIGSTOP))
 	resume := func() { _ = syscall.Kill(shim, syscall.SIGCONT) }
 	defer resume()
 	n.Kubectl(t, "", "delete", "pod", object.Name, "--force", "--grace-period=0")
@@ -274,9 +266,7 @@ func (n *draNode) testForceDelete(t *testing.T) {
 func processesOf(t *testing.T, uid string) (pids []int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(text), uid) {

@@ -93,22 +93,14 @@ func (n *draNode) class(t *testing.T, resource string) {
 func (n *draNode) makePodMounts(t *testing.T) {
 	t.Helper()
 	dir := n.Path("/run/secrets/kubernetes.io/serviceaccount")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
 	ca, err := os.ReadFile(filepath.Join(n.Dir, "plane", "certificates", "apiserver.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, text := range map[string]string{"ca.crt": string(ca), "token": "admin"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	run := filepath.Join(n.PluginDir(), "run")
-	if err := os.MkdirAll(run, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(run, 0o755))
 	n.Run(t, "mount", "--bind", run, run)
 }
 
@@ -149,9 +141,7 @@ func (n *draNode) slices() ([]resourcev1.ResourceSlice, error) {
 func (n *draNode) versions(t *testing.T) map[types.UID]string {
 	t.Helper()
 	list, err := n.slices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	versions := map[types.UID]string{}
 	for _, s := range list {
 		versions[s.UID] = s.ResourceVersion
@@ -285,9 +275,7 @@ func runDRA(t *testing.T, o cluster.Options) {
 	lost := n.podWith(t, "lost", "example.com/beside")
 	lost.WaitRunning(t)
 	kept, err := n.get("third")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n.Reboot(t)
 	n.makePodMounts(t)
 	wait.Until(t, moveLimit, "event of a pod that waits for the driver", func() error {

@@ -113,9 +113,7 @@ func evictPod(t *testing.T, c *cluster.Cluster, node string) {
 	for device := range held {
 		id = device
 	}
-	if err := os.Remove("/dev/" + id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove("/dev/"+id))
 	waitEvent(t, c, "EvictionBlocked", first.Name)
 	c.Kubectl(t, "", "delete", "poddisruptionbudget", "holder")
 	message := waitEvent(t, c, "Evicted", first.Name)
@@ -143,13 +141,9 @@ func helm(t *testing.T, c *cluster.Cluster, values map[string]any, args ...strin
 func helmIn(t *testing.T, c *cluster.Cluster, namespace string, values map[string]any, args ...string) {
 	t.Helper()
 	text, err := yaml.Marshal(values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, text, 0o644))
 	c.Helm(t, append(args, "--namespace", namespace, "--create-namespace", "--values", file)...)
 }
 

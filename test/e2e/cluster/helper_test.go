@@ -84,9 +84,7 @@ func runOfficialHelper(t *testing.T, v bed.Version) {
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 		Dial:            n.DialContext,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	helper, err := kubeletplugin.Start(t.Context(), noClaims{t},
 		kubeletplugin.DriverName(draDriver),
 		kubeletplugin.NodeName(bed.NodeName),
@@ -94,9 +92,7 @@ func runOfficialHelper(t *testing.T, v bed.Version) {
 		kubeletplugin.RegistrationService(false),
 		kubeletplugin.DRAService(false),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(helper.Stop)
 	for step, want := range published {
 		pool := resourceslice.Pool{}
@@ -107,9 +103,7 @@ func runOfficialHelper(t *testing.T, v bed.Version) {
 			})
 		}
 		resources := resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{want[0].Spec.Pool.Name: pool}}
-		if err := helper.PublishResources(t.Context(), resources); err != nil {
-			t.Fatal(err)
-		}
+		must(t, helper.PublishResources(t.Context(), resources))
 		wait.Until(t, limit, fmt.Sprintf("the same slices in step %d", step), func() error {
 			got, err := n.pool()
 			if err != nil {

@@ -117,12 +117,8 @@ func askFleet(t *testing.T, c *cluster.Cluster) {
 	c.CreatePod(t, bed.Workload("absent", "example.com/absent", 1))
 	edited := filepath.Join(t.TempDir(), "configmap.json")
 	text, err := json.Marshal(configMap(strings.Replace(heldConfig, `name = "held"`, `name = "other"`, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(edited, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(edited, text, 0o600))
 	for _, question := range []struct {
 		args   string
 		status int
@@ -155,9 +151,7 @@ func askFleet(t *testing.T, c *cluster.Cluster) {
 func plugin(t *testing.T, c *cluster.Cluster, args ...string) (string, int) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Symlink(filepath.Join(filepath.Dir(product.Binary(t)), "kubectl-generic_dp"), filepath.Join(dir, "kubectl-generic_dp")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(filepath.Dir(product.Binary(t)), "kubectl-generic_dp"), filepath.Join(dir, "kubectl-generic_dp")))
 	// kubectl finds its plugins, and the plugin finds kubectl, in $PATH.
 	path := "PATH=" + dir + ":" + filepath.Dir(c.Tool("kubectl")) + ":" + os.Getenv("PATH")
 	argv := append([]string{path, c.Tool("kubectl"), "generic-dp"}, args...)
@@ -189,9 +183,7 @@ func clean(t *testing.T, c *cluster.Cluster) {
 		}
 	}
 	entries, err := os.ReadDir(c.DevicePlugins())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), "kubelet") { // its socket and its checkpoint
 			t.Errorf("left among the kubelet's plugins: %s", e.Name())
@@ -203,14 +195,10 @@ func clean(t *testing.T, c *cluster.Cluster) {
 func daemonSet(t *testing.T) *appsv1.DaemonSet {
 	t.Helper()
 	text, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for doc := range strings.SplitSeq(string(text), "---\n") {
 		var d appsv1.DaemonSet
-		if err := yaml.Unmarshal([]byte(doc), &d); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(doc), &d))
 		if d.Kind == "DaemonSet" {
 			return &d
 		}
@@ -273,9 +261,7 @@ func removeMounts(t *testing.T, c *cluster.Cluster) {
 func allLogs(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("%s/pods/%s_*/%s/*.log", c.Dir, namespace, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)

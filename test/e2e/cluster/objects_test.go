@@ -70,16 +70,12 @@ func runObjects(t *testing.T, v bed.Version) {
 		t.Fatalf("distributions: %q, %v", files, err)
 	}
 	none := filepath.Join(t.TempDir(), "none.yaml")
-	if err := os.WriteFile(none, []byte("{}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(none, []byte("{}\n"), 0o644))
 	for _, file := range append(files, none) {
 		t.Run("chart "+filepath.Base(file), func(t *testing.T) {
 			for _, option := range options {
 				values := filepath.Join(t.TempDir(), "values.yaml")
-				if err := os.WriteFile(values, []byte(option), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(values, []byte(option), 0o644))
 				flags := []string{"--namespace", namespace, "--values", file, "--values", values}
 				c.Helm(t, append([]string{"lint", "--strict", chartDir}, flags...)...)
 				// Without a server, helm assumes a version that the chart refuses.
@@ -111,9 +107,7 @@ func runSlices(t *testing.T, c *cluster.Cluster) {
 	}
 	text, err := c.Try("", tests, append([]string{"-test.v", "-test.run=TestCluster"}, c.ClientArgs(t)...)...)
 	t.Logf("%s", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // customResources returns the files of the custom resource definitions whose objects the chart
@@ -163,9 +157,7 @@ func objectsOfPages(t *testing.T, v bed.Version) string {
 	var objects []string
 	for _, page := range append(pages, product.Repository("README.md")) {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, m := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
 			if kinds[v].MatchString(m[1]) {
 				objects = append(objects, m[1])
@@ -176,8 +168,14 @@ func objectsOfPages(t *testing.T, v bed.Version) string {
 		t.Errorf("%d objects in the pages, want at least 7", len(objects))
 	}
 	example, err := os.ReadFile(product.Repository("examples", "pods", "follow.yaml"))
+	must(t, err)
+	return strings.Join(append(objects, string(example)), "---\n")
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Join(append(objects, string(example)), "---\n")
 }

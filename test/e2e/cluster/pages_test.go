@@ -77,9 +77,7 @@ var runBlock = regexp.MustCompile("(?ms)^<!-- (?:run: cluster|file: (\\S+)) -->\
 func pageBlocks(t *testing.T, page string) (blocks []pageBlock) {
 	t.Helper()
 	text, err := os.ReadFile(product.Repository(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(string(text), "<!-- run: cluster -->") {
 		return nil
 	}
@@ -129,9 +127,7 @@ exec %s --address %s "${args[@]}"`, s.Tool("ctr"), s.ContainerdSocket()))
 	}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
 		value, err := exec.Command("go", "env", name).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.env = append(s.env, name+"="+strings.TrimSpace(string(value)))
 	}
 	return s
@@ -159,16 +155,12 @@ func (s *shell) script(t *testing.T, name, text string) {
 	if !strings.Contains(name, ".") {
 		text = "#!/bin/bash\n" + text + "\n"
 	}
-	if err := os.WriteFile(filepath.Join(s.bin, name), []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(s.bin, name), []byte(text), 0o755))
 }
 
 func (s *shell) write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o644))
 }
 
 // paste runs commands, of which none may fail. The next ones begin in the directory where these
@@ -176,9 +168,7 @@ func (s *shell) write(t *testing.T, name, text string) {
 func (s *shell) paste(t *testing.T, commands string) {
 	t.Helper()
 	began := time.Now()
-	if err := s.try(commands); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.try(commands))
 	first, _, _ := strings.Cut(commands, "\n")
 	t.Logf("%v: %s", time.Since(began).Round(100*time.Millisecond), first)
 }

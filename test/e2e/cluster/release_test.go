@@ -53,9 +53,7 @@ func TestRelease(t *testing.T) {
 	dir := t.TempDir()
 	config := strings.Replace(run(product.Binary(t), "init", "--sysfs", c.Sysfs()), `name = "serial"`, `name = "zigbee"`, 1)
 	file := filepath.Join(dir, "generic-dp.toml")
-	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(config), 0o644))
 	// The fixture's /sys, since the kernel's has no stick.
 	repository, _, _ := strings.Cut(chart, "@")
 	helm(t, c, map[string]any{
@@ -88,13 +86,9 @@ func TestRelease(t *testing.T) {
 func appVersion(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(chartDir, "Chart.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var chart struct{ AppVersion string }
-	if err := yaml.Unmarshal(text, &chart); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(text, &chart))
 	return chart.AppVersion
 }
 
@@ -116,41 +110,35 @@ func checkSignatures(t *testing.T, c *cluster.Cluster, refs ...string) {
 	cosign := func(args ...string) (string, error) {
 		return c.Try("", "/usr/bin/env", append([]string{"-C", dir, "COSIGN_PASSWORD=", c.Tool("cosign")}, args...)...)
 	}
-	must := func(text string, err error) {
+	succeeds := func(text string, err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	}
-	must(cosign("generate-key-pair"))
+	succeeds(cosign("generate-key-pair"))
 	sums, err := os.ReadFile(product.Repository("dist", "e2e", "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "SHA256SUMS"), sums, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "SHA256SUMS"), sums, 0o644))
 	sign := append([]string{"-C", dir, "COSIGN_PASSWORD=", "PATH=" + filepath.Dir(c.Tool("cosign")) + ":" + os.Getenv("PATH"),
 		"COSIGN_FLAGS=--key cosign.key --use-signing-config=false --tlog-upload=false",
 		product.Repository("hack", "sign.sh"), "SHA256SUMS"}, refs...)
-	must(c.Try("", "/usr/bin/env", sign...))
+	succeeds(c.Try("", "/usr/bin/env", sign...))
 	verify := func(key, ref string) (string, error) {
 		return cosign("verify", "--key", key, "--insecure-ignore-tlog", ref)
 	}
 	for _, ref := range refs {
-		must(verify("cosign.pub", ref))
+		succeeds(verify("cosign.pub", ref))
 	}
 	verifyBlob := func() (string, error) {
 		return cosign("verify-blob", "--key", "cosign.pub", "--insecure-ignore-tlog", "--bundle", "SHA256SUMS.sigstore.json", "SHA256SUMS")
 	}
-	must(verifyBlob())
-	if err := os.WriteFile(filepath.Join(dir, "SHA256SUMS"), append(sums, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	succeeds(verifyBlob())
+	must(t, os.WriteFile(filepath.Join(dir, "SHA256SUMS"), append(sums, '\n'), 0o644))
 	if text, err := verifyBlob(); err == nil {
 		t.Errorf("changed checksums are verified, want an error: %s", text)
 	}
-	must(cosign("generate-key-pair", "--output-key-prefix", "other"))
+	succeeds(cosign("generate-key-pair", "--output-key-prefix", "other"))
 	for _, ref := range refs {
 		if text, err := verify("other.pub", ref); err == nil {
 			t.Errorf("%s is verified with another key, want an error: %s", ref, text)

@@ -42,9 +42,7 @@ func TestPodGetsExactlyOneDevice(t *testing.T) {
 		t.Errorf("annotations: %v, want one of %s", o.Annotations, held[0])
 	}
 	listed, err := podResources(t).List(context.Background(), &api.ListPodResourcesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(listed.PodResources) != 1 || len(listed.PodResources[0].Containers) != 1 {
 		t.Fatalf("pod resources: %v, want one container", listed)
 	}

@@ -180,9 +180,7 @@ func freeze(t testing.TB, p *product.Plugin) {
 func sockets(t testing.TB) []string {
 	t.Helper()
 	found, err := filepath.Glob(devicemanager.Dir + "gdp-*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -208,9 +206,7 @@ func wantLink(t testing.TB, p *product.Plugin, id, want string) {
 func specOf(t testing.TB, p *product.Plugin) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(p.CDIDir(), "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := map[string]string{}
 	for _, file := range files {
 		var spec struct {
@@ -223,9 +219,7 @@ func specOf(t testing.TB, p *product.Plugin) map[string]string {
 			}
 		}
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := json.Unmarshal(text, &spec); err != nil {
 			t.Fatalf("%s: %v\n%s", file, err, text)
 		}
@@ -244,4 +238,12 @@ func specOf(t testing.TB, p *product.Plugin) map[string]string {
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	wait.Until(t, limit, what, check)
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -37,9 +37,7 @@ func (p *registrationProxy) Register(ctx context.Context, r *api.RegisterRequest
 func proxyRegistrations(t testing.TB, register register) {
 	t.Helper()
 	const behind = devicemanager.Dir + "behind.sock"
-	if err := os.Rename(kubeletSocket, behind); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(kubeletSocket, behind))
 	server := grpc.NewServer()
 	api.RegisterRegistrationServer(server, &registrationProxy{kubelet: api.NewRegistrationClient(connect(t, behind)), register: register})
 	listen(t, server, kubeletSocket)
@@ -49,9 +47,7 @@ func proxyRegistrations(t testing.TB, register register) {
 func connect(t testing.TB, socket string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -60,9 +56,7 @@ func connect(t testing.TB, socket string) *grpc.ClientConn {
 func listen(t testing.TB, server *grpc.Server, socket string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.SetUnlinkOnClose(false)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)

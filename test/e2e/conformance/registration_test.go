@@ -26,14 +26,10 @@ import (
 func TestKubeletStartsAfterTheProgram(t *testing.T) {
 	for name, before := range map[string]func(*testing.T){
 		"no directory": func(t *testing.T) {
-			if err := os.RemoveAll("/var/lib/kubelet/device-plugins"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.RemoveAll("/var/lib/kubelet/device-plugins"))
 		},
 		"no socket": func(t *testing.T) {
-			if err := os.Remove(kubeletSocket); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(kubeletSocket))
 		},
 		"dead socket": func(*testing.T) {},
 	} {
@@ -62,16 +58,10 @@ func TestConnectionRefusedByANewSocketIsRetried(t *testing.T) {
 	for range 5 {
 		n.WaitCount(t, port, count(1, 1))
 		n.Stop(t)
-		if err := os.Remove(kubeletSocket); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(kubeletSocket))
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Bind(fd, &unix.SockaddrUnix{Name: kubeletSocket}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: kubeletSocket}))
 		wait.Holds(t, 30*time.Millisecond, "program", func() error {
 			if !p.Running() {
 				return errors.New("has ended")
@@ -235,9 +225,7 @@ func TestRemovedSocketIsReplaced(t *testing.T) {
 		if len(before) != 2 {
 			t.Fatalf("sockets of two resources: %v, want two", before)
 		}
-		if err := os.Remove(before[0]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(before[0]))
 		eventually(t, "new socket", func() error {
 			now := sockets(t)
 			if len(now) != 2 || slices.Contains(now, before[0]) || !slices.Contains(now, before[1]) {

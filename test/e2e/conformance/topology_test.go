@@ -108,9 +108,7 @@ func TestAllocatableResourcesShowNUMANodes(t *testing.T) {
 	for _, when := range []string{"at first", "after a kubelet restart"} {
 		n.WaitCount(t, card, count(2, 2))
 		r, err := podResources(t).GetAllocatableResources(context.Background(), &api.AllocatableResourcesRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got []string
 		for _, d := range r.Devices {
 			text := strings.Join(d.DeviceIds, " ")

@@ -66,9 +66,7 @@ container.env.SERIALS = "${usb.serial}"
 func (n *node) cdi(t testing.TB, config string) {
 	t.Helper()
 	file := filepath.Join(n.Dir, "cdi.toml")
-	if err := os.WriteFile(file, []byte(domain+config), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(domain+config), 0o644))
 	n.Start(t, process.Spec{Name: "cdi", Argv: []string{
 		product.Binary(t), "serve", "--no-kubelet", "--config", file, "--sysfs", n.Sysfs(), "--cdi-dir", cdiDir,
 		"--run-dir", filepath.Join(n.Dir, "cdi-run"), "--state-dir", filepath.Join(n.Dir, "cdi-state"), "--listen", "",
@@ -99,9 +97,7 @@ func (n *node) waitSpec(t testing.TB, id string, want bool) {
 func (n *node) reportWith(t testing.TB, name string) inspect.Report {
 	t.Helper()
 	out, err := n.ctr(t, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var report inspect.Report
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -23,17 +23,11 @@ func readJSON(path string, to any) error {
 
 func writeFile(t testing.TB, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	// Atomically, like real programs do.
 	next := path + ".next"
-	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(next, []byte(text), 0o644))
+	must(t, os.Rename(next, path))
 }
 
 // TestMounts injects files and directories of the host: as a device, as a companion, and
@@ -110,9 +104,7 @@ with = [
 	writeFile(t, filepath.Join(dir, "sockets/c.sock"), "")
 	n.Kubelet.WaitAllocatable(t, "example.com/socket", 3)
 	for _, name := range []string{"a", "b", "c"} {
-		if err := os.Remove(filepath.Join(dir, "sockets", name+".sock")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(filepath.Join(dir, "sockets", name+".sock")))
 	}
 	n.Kubelet.WaitAllocatable(t, "example.com/socket", 0)
 }
@@ -157,9 +149,7 @@ container.env.GPU = "${cdi.device} of ${cdi.kind}"
 	second := n.run(t, bed.Workload("second", resource, 1))
 	wantNode(t, second.Report(t, "main"), "/dev/vendor", number{188, 101})
 
-	if err := os.Remove(spec); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(spec))
 	n.Kubelet.WaitAllocatable(t, resource, 0)
 	p.Kill(t, "main")
 	waitStuck(t, p, "unresolvable CDI devices")

@@ -101,9 +101,7 @@ func TestLostCheckpoint(t *testing.T) {
 	uid := first.WaitRunning(t).UID
 	mine, _ := first.Report(t, "main").Node("/dev/zigbee")
 	n.Kubelet.Kill()
-	if err := os.Remove(filepath.Join(n.DevicePlugins(), "kubelet_internal_checkpoint")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(n.DevicePlugins(), "kubelet_internal_checkpoint")))
 	n.Kubelet.Start(t)
 	n.Kubelet.WaitReady(t)
 	// The device of the forgotten pod may be unhealthy already.

@@ -61,9 +61,7 @@ func TestInitContainerThatWaits(t *testing.T) {
 		return nil
 	}
 	wait.Holds(t, 80*time.Second, "the stick of an init container that waits", offered)
-	if err := os.Mkdir(volume, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(volume, 0o755))
 	first.WaitRunning(t)
 	first.Delete(t)
 	wait.Until(t, 3*time.Minute, "the stick is offered after the end of the pod", func() error {

@@ -71,8 +71,6 @@ func TestLivenessProbe(t *testing.T) {
 func restarts(t *testing.T, p *bed.Pod) int32 {
 	t.Helper()
 	status, err := p.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return status.Status.ContainerStatuses[0].RestartCount
 }

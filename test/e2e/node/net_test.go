@@ -67,9 +67,7 @@ func (n *node) listen(t testing.TB, subnet int) string {
 func (n *node) interfaces(t testing.TB) []string {
 	t.Helper()
 	entries, err := os.ReadDir(n.Path("/sys/class/net"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -82,9 +80,7 @@ func (n *node) spec(t testing.TB, resource string) string {
 	t.Helper()
 	kind := `"kind":"` + resource + `"`
 	files, err := filepath.Glob(filepath.Join(n.CDIDir(), "generic-dp_*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -129,9 +129,7 @@ func (n *node) waitHeld(t testing.TB, resource string, want map[string]string) {
 func (n *node) wantAllocations(t testing.TB, resource string, want int) {
 	t.Helper()
 	page, err := n.Kubelet.Get(t.Context(), "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := 0
 	name := fmt.Sprintf("kubelet_device_plugin_alloc_duration_seconds_count{resource_name=%q} ", resource)
 	for line := range strings.Lines(string(page)) {
@@ -214,4 +212,12 @@ func (n *node) listed(t testing.TB, after time.Time, resource string, healthy in
 	t.Helper()
 	return n.logged(t, after, "Processed device updates for resource",
 		fmt.Sprintf("resourceName=%q", resource), fmt.Sprintf("healthyCount=%d", healthy))
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -156,16 +156,12 @@ func (n *node) lists(resource string) []string {
 func (n *node) sockets(t testing.TB) map[string]int64 {
 	t.Helper()
 	entries, err := os.ReadDir(n.DevicePlugins())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	made := map[string]int64{}
 	for _, e := range entries {
 		var st unix.Stat_t
 		path := filepath.Join(n.DevicePlugins(), e.Name())
-		if err := unix.Lstat(path, &st); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Lstat(path, &st))
 		if st.Mode&unix.S_IFMT == unix.S_IFSOCK && e.Name() != "kubelet.sock" {
 			made[e.Name()] = st.Mtim.Nano()
 		}

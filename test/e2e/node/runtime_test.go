@@ -51,13 +51,9 @@ func (n *node) inspect(t testing.TB, p *bed.Pod, container string) spec {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	resp, err := n.Containerd.Runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var info struct{ RuntimeSpec spec }
-	if err := json.Unmarshal([]byte(resp.Info["info"]), &info); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(resp.Info["info"]), &info))
 	info.RuntimeSpec.Annotations = resp.Status.Annotations
 	return info.RuntimeSpec
 }
@@ -67,9 +63,7 @@ func (n *node) inspect(t testing.TB, p *bed.Pod, container string) spec {
 func (n *node) response(t testing.TB, resource string) *api.ContainerAllocateResponse {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(n.DevicePlugins(), "kubelet_internal_checkpoint"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var file struct {
 		Data struct {
 			PodDeviceEntries []struct {
@@ -78,15 +72,11 @@ func (n *node) response(t testing.TB, resource string) *api.ContainerAllocateRes
 			}
 		}
 	}
-	if err := json.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &file))
 	for _, e := range file.Data.PodDeviceEntries {
 		if e.ResourceName == resource {
 			resp := &api.ContainerAllocateResponse{}
-			if err := proto.Unmarshal(e.AllocResp, resp); err != nil {
-				t.Fatal(err)
-			}
+			must(t, proto.Unmarshal(e.AllocResp, resp))
 			return resp
 		}
 	}

@@ -51,9 +51,7 @@ func claim(name, expression string, amounts ...string) *resourceapi.ResourceClai
 func TestAllocation(t *testing.T) {
 	t.Parallel()
 	var slice resourceapi.ResourceSlice
-	if err := yaml.UnmarshalStrict(golden(t, "slice.json"), &slice); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(golden(t, "slice.json"), &slice))
 	allocate := func(claims ...*resourceapi.ResourceClaim) []resourceapi.AllocationResult {
 		t.Helper()
 		features := structured.Features{AdminAccess: true, ConsumableCapacity: true, DeviceTaints: true, PrioritizedList: true}
@@ -61,14 +59,10 @@ func TestAllocation(t *testing.T) {
 			t.Context(), features, structured.AllocatedState{}, anyClass{}, []*resourceapi.ResourceSlice{&slice},
 			cel.NewCache(10, cel.Features{EnableConsumableCapacity: true}),
 		)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
 		results, err := allocator.Allocate(t.Context(), node, claims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return results
 	}
 	const own = `device.attributes["generic-dp.github.io"]`

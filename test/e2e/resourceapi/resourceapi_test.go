@@ -21,29 +21,19 @@ import (
 func golden(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(product.Repository("internal", "kubelet", "dra", "testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
 // roundTrip decodes a golden document strictly, and expects the same document encoded.
 func roundTrip(t *testing.T, text []byte, into any) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict(text, into); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(text, into))
 	encoded, err := json.Marshal(into)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var have, want map[string]any
-	if err := json.Unmarshal(encoded, &have); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(encoded, &have))
+	must(t, yaml.Unmarshal(text, &want))
 	if !reflect.DeepEqual(have, want) {
 		t.Errorf("encoded by the types of Kubernetes:\n%s\nwant\n%s", encoded, text)
 	}
@@ -71,9 +61,7 @@ func TestDeviceMetadata(t *testing.T) {
 	var versions []string
 	for stream := json.NewDecoder(bytes.NewReader(text)); stream.More(); {
 		var one json.RawMessage
-		if err := stream.Decode(&one); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stream.Decode(&one))
 		object := &metadatav1alpha1.DeviceMetadata{}
 		roundTrip(t, one, object)
 		versions = append(versions, object.APIVersion)
@@ -82,10 +70,16 @@ func TestDeviceMetadata(t *testing.T) {
 		t.Errorf("versions %q, want %q", versions, want)
 	}
 	var read metadata.DeviceMetadata
-	if err := devicemetadata.DecodeMetadataFromStream(json.NewDecoder(bytes.NewReader(text)), &read); err != nil {
-		t.Fatal(err)
-	}
+	must(t, devicemetadata.DecodeMetadataFromStream(json.NewDecoder(bytes.NewReader(text)), &read))
 	if r := read.Requests; len(r) != 1 || len(r[0].Devices) != 2 || len(r[0].Devices[0].Attributes) != 6 || *read.PodClaimName != "sticks" {
 		t.Errorf("a consumer reads %+v, want one request with two devices of claim sticks", read)
+	}
+}
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -14,13 +14,9 @@ import (
 func TestResourceSliceIsValid(t *testing.T) {
 	t.Parallel()
 	var slice resourceapi.ResourceSlice
-	if err := yaml.UnmarshalStrict(golden(t, "slice.json"), &slice); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(golden(t, "slice.json"), &slice))
 	var internal resource.ResourceSlice
-	if err := convert.Convert_v1_ResourceSlice_To_resource_ResourceSlice(&slice, &internal, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, convert.Convert_v1_ResourceSlice_To_resource_ResourceSlice(&slice, &internal, nil))
 	for _, err := range validation.ValidateResourceSlice(&internal) {
 		t.Error(err)
 	}
@@ -36,13 +32,9 @@ func TestSlicesOfCountersAreValid(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"exclusive.json", "counters.json"} {
 		var slice resourceapi.ResourceSlice
-		if err := yaml.UnmarshalStrict(golden(t, name), &slice); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.UnmarshalStrict(golden(t, name), &slice))
 		var internal resource.ResourceSlice
-		if err := convert.Convert_v1_ResourceSlice_To_resource_ResourceSlice(&slice, &internal, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, convert.Convert_v1_ResourceSlice_To_resource_ResourceSlice(&slice, &internal, nil))
 		for _, err := range validation.ValidateResourceSlice(&internal) {
 			t.Errorf("%s: %v", name, err)
 		}
