@@ -20,9 +20,7 @@ func TestClaim(t *testing.T) {
 		{Name: "two", Devices: []device.Ref{{ID: "usb:10c4:ea60:A1"}, {ID: "usb:10c4:ea60:B2"}}, Env: map[string]string{"SERIAL": "A1,B2"}, Mounts: []device.Mount{{HostPath: "/etc/a", ContainerPath: "/a", ReadOnly: true}}},
 		{Name: "gpu/small", Devices: []device.Ref{{ID: "fuse"}, {ID: "fuse"}}, Env: map[string]string{"A": "B"}},
 	}}
-	if err := w.WriteClaim(c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.WriteClaim(c))
 	claims, err := w.Claims()
 	if diff := cmp.Diff([]cdi.Claim{c}, claims); err != nil || diff != "" {
 		t.Errorf("claims: %v\n%s", err, diff)
@@ -31,9 +29,7 @@ func TestClaim(t *testing.T) {
 
 	// A runtime resolves the name of a request that has edits.
 	cache, err := cdiapi.NewCache(cdiapi.WithSpecDirs(w.Dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if errs := cache.GetErrors(); len(errs) > 0 {
 		t.Errorf("runtimes reject the spec: %v", errs)
 	}
@@ -80,9 +76,7 @@ func TestClaimFaults(t *testing.T) {
 		}
 	}
 	path := filepath.Join(w.Dir, w.FileName("generic-dp.github.io/claim-77"))
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("{"), 0o600))
 	if have, err := w.Claims(); err == nil || len(have) > 0 {
 		t.Errorf("a spoilt file is %v, %v", have, err)
 	}
@@ -106,13 +100,9 @@ func TestClaimIsNotReplaced(t *testing.T) {
 			Env:     map[string]string{"A": "B"},
 		}},
 	}
-	if err := w.WriteClaim(c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.WriteClaim(c))
 	before, err := os.ReadFile(w.ClaimPath(c.UID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	forged := build(t, "generic-dp.github.io/claim-"+c.UID, gpu("one", "/dev/null"))
 	if err := apply(w, []*cdi.Spec{forged}, nil); err == nil {
 		t.Error("a spec with the kind of a claim was accepted")

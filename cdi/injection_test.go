@@ -269,9 +269,7 @@ func TestRespond(t *testing.T) {
 			got, err := respond(&cdi.Resource{Name: resource, Link: linkPath, Host: fakeHost{tc.missing}}, tc.offers...)
 			equal(t, "offers were changed", asked, tc.offers)
 			if tc.wantErr == nil {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				equal(t, "response", tc.want, got)
 				return
 			}

@@ -15,18 +15,12 @@ func (a *Agent) IsWaiting() bool { return a.page.isWaiting.Load() }
 func Answers(t testing.TB, p Paths) (release func(), isOurs bool) {
 	t.Helper()
 	err := makeRunDir(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other, err := openTurn(p.RunDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(other.close)
 	isOurs, err = other.set(answers, alone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return other.close, isOurs
 }
 
@@ -52,3 +46,11 @@ func (a *Agent) SetStuckAfter(d time.Duration) { a.page.stuckAfter = d }
 
 // SetHealthHold replaces how long health directories show a loss, before Run.
 func (a *Agent) SetHealthHold(d time.Duration) { a.outputs.health.Hold = d }
+
+// must ends the test after an error of its own steps.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -15,16 +15,10 @@ func TestErrorsHaveHints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, empty := filepath.Join(dir, "file"), filepath.Join(dir, "empty")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(empty, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
+	must(t, os.Mkdir(empty, 0o700))
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer taken.Close()
 	good := Paths{RunDir: ownDir(t), KubeletDir: empty}
 	prepare := func(change func(*Paths)) func() error {
@@ -70,17 +64,13 @@ func TestErrorsHaveHints(t *testing.T) {
 func ownDir(t *testing.T) string {
 	t.Helper()
 	var root, own unix.Stat_t
-	if err := unix.Stat("/", &root); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Stat("/", &root))
 	for _, base := range []string{".", os.TempDir(), "/var/tmp"} {
 		if err := unix.Stat(base, &own); err != nil || own.Dev != root.Dev {
 			continue
 		}
 		dir, err := os.MkdirTemp(base, ".run-*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		if dir, err = filepath.Abs(dir); err != nil {
 			t.Fatal(err)

@@ -49,9 +49,7 @@ func readTree(t *testing.T, tree output.Links) map[string]string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 

@@ -39,9 +39,7 @@ func TestCheckMount(t *testing.T) {
 			}
 			err := output.CheckMount(tc.dir, strings.NewReader(tc.mountinfo))
 			if tc.wantErr == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), tc.wantErr) || !strings.HasPrefix(err.Error(), "--run-dir: ") {
