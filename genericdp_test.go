@@ -40,7 +40,7 @@ type instance struct {
 // start starts an instance that offers /dev/NAME as RESOURCE.
 func start(t *testing.T, resource, name string) *instance {
 	t.Helper()
-	host := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	host := sysfstest.New(t)
 	host.AddNode("", sysfstest.Node{Name: name, Subsystem: "misc"})
 	dir := kubelettest.TempDir(t)
 	i := &instance{settled: make(chan struct{}), ended: make(chan error, 1)}
@@ -116,7 +116,7 @@ func TestReload(t *testing.T) {
 	logged := make(chan string, 100)
 	o := genericdp.DefaultOptions()
 	dir := kubelettest.TempDir(t)
-	host := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	host := sysfstest.New(t)
 	o.Config = filepath.Join(dir, "config.toml")
 	if err := os.WriteFile(o.Config, []byte("[[resource]]\nname = \"example.com/a\"\nmatch.glob = \"/dev/a*\"\n"), 0o600); err != nil {
 		t.Fatal(err)

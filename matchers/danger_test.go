@@ -61,7 +61,7 @@ func TestDangerousClasses(t *testing.T) {
 		forging    = "it creates devices of the host (%s)"
 		keys       = "it uses the keys of the host, such as the keys of its disks (%s)"
 	)
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	want := map[string]string{}
 	for path := range judged(t, h, everyNode) {
 		want[path] = "" // present on every host
@@ -116,7 +116,7 @@ func TestDangerousClasses(t *testing.T) {
 // it is judged by the driver of its major number.
 func TestDangerByNumber(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddNode("devices/platform/host0", sysfstest.Node{Name: "sg0", Subsystem: "scsi_generic", Major: 21})
 	h.AddNode("", sysfstest.Node{Name: "fuse", Subsystem: "misc", Major: 10, Minor: 229})
 	h.WriteProc("devices", "Character devices:\n 10 misc\n195 nvidia-frontend\n241 megaraid_sas_ioctl\n242 aac\n243 twa\n244 ubi1\n245 bcachefs-ctl\n247 mt4119_pciconf0\n\nBlock devices:\n195 sd\n")
@@ -168,9 +168,8 @@ func TestDangerByNumber(t *testing.T) {
 // hub switches off the devices below it.
 func TestDangerOfUSBDisks(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	usb := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
-	h.AddRootHub(usb, 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	h.AddUSB(sysfstest.USB{Port: "1-1", Vendor: "05e3", Product: "0608", Serial: "HUB", Class: "09"})
 	disk := h.AddUSB(sysfstest.USB{Port: "1-1.1", Vendor: "0781", Product: "5581", Serial: "DISK", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "ums-realtek"}}})
 	h.AddNode(disk+"/1-1.1:1.0/host0/target0:0:0/0:0:0:0", sysfstest.Disk("sda"))

@@ -37,7 +37,7 @@ func TestBothRootHubsOfOneController(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+			h := sysfstest.New(t)
 			controller := tc.add(h)
 			// A USB 3 hub is a device at both, with its devices below the one of their
 			// speed.

@@ -12,8 +12,8 @@ import (
 // Number and class of a USB interface belong to one interface, also in reasons.
 func TestExplainInterfaces(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"}), 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	h.AddUSB(sysfstest.USB{Port: "1-1", Vendor: "1d50", Product: "606f", Interfaces: []sysfstest.Interface{{Class: "ff"}, {Number: 1, Class: "03"}}})
 	snap, opts := scanned(t, h)
 	for match, want := range map[string]string{
@@ -101,7 +101,7 @@ func TestExplainReasons(t *testing.T) {
 // Hardware that a VFIO driver has without an IOMMU group is not to be bound again.
 func TestExplainVFIO(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddPCI(sysfstest.PCI{Address: "0000:41:00.0", Vendor: "10de", Device: "2235", Class: "030200", Driver: "vfio-pci"})
 	h.AddPCI(sysfstest.PCI{Address: "0000:42:00.0", Vendor: "10ee", Device: "5000", Class: "120000", Driver: "xclmgmt", IOMMUGroup: "42"})
 	snap, opts := scanned(t, h)
@@ -161,7 +161,7 @@ match.usb.serial = "CAN-*"
 // A node that is left out of its device, since it is dangerous, is explained as such.
 func TestExplainSideNode(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddPCI(sysfstest.PCI{Address: "0000:3b:00.0", Vendor: "15b3", Device: "1015", Class: "020000", Driver: "mlx5_core", Nodes: []sysfstest.Node{
 		{Name: "infiniband/uverbs0", Subsystem: "infiniband_verbs"},
 		{Name: "fwctl/fwctl0", Subsystem: "fwctl"},

@@ -185,7 +185,7 @@ func TestManyChecks(t *testing.T) {
 // physical one.
 func TestLinkChecks(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	pf := h.AddPCI(sysfstest.PCI{Address: "0000:3b:00.0", Vendor: "8086", Device: "1572", Class: "020000", TotalVFs: 8})
 	h.AddNet(pf, sysfstest.Net{Name: "ens1f0"})
 	h.AddPCI(sysfstest.PCI{Address: "0000:3b:02.0", Vendor: "8086", Device: "154c", Class: "020000", PF: "0000:3b:00.0", VF: 0})

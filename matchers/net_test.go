@@ -86,7 +86,7 @@ match = { pci = { id = "15b3:*" }, net = {} }`,
 // A virtual function is also selected by the interface name of its physical one.
 func TestPhysicalFunctionByInterface(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddNet(h.AddPCI(sysfstest.PCI{Address: "0000:3b:00.0", Vendor: "8086", Device: "1572", Class: "020000", TotalVFs: 8}), sysfstest.Net{Name: "ens1f0"})
 	for i, address := range []string{"0000:3b:02.0", "0000:3b:02.1"} {
 		h.AddPCI(sysfstest.PCI{Address: address, Vendor: "8086", Device: "154c", Class: "020000", PF: "0000:3b:00.0", VF: i})

@@ -317,7 +317,7 @@ attributes.version = { version = "${kernel}" }
 // Many nodes at one path are one problem of one sentence.
 func TestManyNodesAtOnePath(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	card := sysfstest.PCI{Address: "0000:03:00.0", Vendor: "1131", Device: "7160", Class: "048000"}
 	for i := range 20 {
 		card.Nodes = append(card.Nodes, sysfstest.Node{Name: fmt.Sprintf("dvb/adapter%d/frontend0", i), Subsystem: "dvb", Dir: fmt.Sprintf("dvb/dvb%d.frontend0", i)})

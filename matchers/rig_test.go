@@ -27,7 +27,7 @@ import (
 // and nodes and interfaces without hardware.
 func rig(t testing.TB) *sysfstest.Host {
 	t.Helper()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	zero, one := 0, 1
 	disks := h.AddPCI(sysfstest.PCI{Address: "0000:00:17.0", Vendor: "8086", Device: "a352", Class: "010601", Driver: "ahci"})
 	for i, name := range []string{"sda", "sdb"} {
@@ -60,7 +60,7 @@ func rig(t testing.TB) *sysfstest.Host {
 	}
 	h.AddNode("", sysfstest.Node{Name: "vfio/vfio", Subsystem: "misc", Major: 10, Minor: 196})
 
-	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"}), 1, "480")
+	h.AddBus()
 	can := sysfstest.USB{Port: "1-1", Vendor: "1d50", Product: "606f", Serial: "CAN-A-77", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "gs_usb"}}}
 	h.AddNet(h.AddUSB(can)+"/1-1:1.0", sysfstest.Net{Name: "can0", Type: 280})
 	can.Port, can.Serial = "1-2", "CAN-B-78"

@@ -44,7 +44,7 @@ func eventNode(name, dir string, keys, rel, abs string) sysfstest.Node {
 // are not, whatever their nodes.
 func TestDangerOfInput(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	want := map[string]string{}
 	for path := range judged(t, h, everyNode) {
 		want[path] = ""
@@ -78,9 +78,8 @@ func TestDangerOfHID(t *testing.T) {
 		typed = "it reads and injects input of the host (input "
 		bus   = "/dev/bus/usb/001/00"
 	)
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	usb := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
-	h.AddRootHub(usb, 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	add := func(port, number, below, keys string, more ...sysfstest.Interface) {
 		dir := h.AddUSB(sysfstest.USB{Port: port, Vendor: "046d", Product: "c31c", Serial: "S" + number,
 			Interfaces: append([]sysfstest.Interface{{Class: "03", Driver: "usbhid"}}, more...)})
@@ -117,7 +116,7 @@ func TestDangerOfHID(t *testing.T) {
 // board's header and of adapters do not.
 func TestDangerOfI2C(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	want := map[string]string{}
 	add := func(parent, number, why string) {
 		bus := "i2c-" + number
@@ -139,7 +138,7 @@ func TestDangerOfI2C(t *testing.T) {
 // A misc device that nobody knows is dangerous unless it belongs to hardware.
 func TestDangerOfUnknownMisc(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	card := h.AddPCI(sysfstest.PCI{Address: "0000:3b:00.0", Vendor: "10ee", Device: "5000", Class: "120000"})
 	h.AddNode(card, sysfstest.Node{Name: "transcoder0", Subsystem: "misc", Major: 10, Minor: 300})
 	h.AddNode("", sysfstest.Node{Name: "control", Subsystem: "misc", Major: 10, Minor: 301})
@@ -160,7 +159,7 @@ func TestDangerOfUnknownMisc(t *testing.T) {
 // names the node or wants dangerous nodes.
 func TestDangerousSideNodes(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	nic := h.AddPCI(sysfstest.PCI{Address: "0000:3b:00.0", Vendor: "15b3", Device: "1021", Class: "020000"})
 	h.AddNode(nic, sysfstest.Node{Name: "fwctl/fwctl0", Subsystem: "fwctl"})
 	gpu := h.AddPCI(sysfstest.PCI{Address: "0000:5e:00.0", Vendor: "1002", Device: "73bf", Class: "030000"})

@@ -25,7 +25,7 @@ type card struct {
 
 func (c card) scan(t testing.TB) *device.Snapshot {
 	t.Helper()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	if c.group == "" {
 		c.group = "12"
 	}
@@ -163,7 +163,7 @@ container.cdi = true`), snap, nil, matchers.Options{Host: &fakeHost{}})
 	want := []string{"0000:3b:02.2 /dev/vfio/89 +/dev/vfio/vfio", "0000:3b:02.3 /dev/vfio/90 +/dev/vfio/vfio"}
 	equal(t, "offers", want, sayAll(result.Resources[0].Offers))
 
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddPCI(sysfstest.PCI{Address: "0000:41:00.4", Vendor: "10de", Device: "26b9", Class: "030200", Driver: "nvidia", IOMMUGroup: "40"})
 	h.AddNode("", sysfstest.Node{Name: "vfio/40", Subsystem: "vfio"})
 	h.AddNode("", sysfstest.Node{Name: "vfio/vfio", Subsystem: "misc"})

@@ -113,7 +113,7 @@ func explainDevices(t *testing.T, cfg *config.Config, view *agent.View) {
 // A value that has characters of patterns is its own nearest value, until it is escaped.
 func TestExplainEscapes(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
 	h.AddRootHub("devices/pci0000:00/0000:00:14.0", 1, "480")
 	h.AddUSB(sysfstest.USB{Port: "1-1", Vendor: "046d", Product: "082d", ProductName: `Büro "links" [1080p]`})

@@ -130,7 +130,7 @@ func allFits(t *testing.T, view *agent.View, all *catalog.Catalog) {
 // Names that a device or a pod makes up stay comments and strings.
 func TestInitOfHostileNames(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
 	h.AddRootHub("devices/pci0000:00/0000:00:14.0", 1, "480")
 	const evil = "x\n[[resource]]\nname = \"evil\"\nmatch.glob = \"/dev/mem\"\n#\x1b[2J\u202e"

@@ -33,7 +33,7 @@ type victim struct {
 func newVictim(t *testing.T) *victim {
 	t.Helper()
 	dir := kubelettest.TempDir(t)
-	host := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	host := sysfstest.New(t)
 	v := &victim{T: t, dir: dir, flags: []string{
 		"serve", "--listen", "", "--config", dir + "/c.toml", "--sysfs", host.Sysfs(), "--dev", host.Dev(), "--kubelet-dir", dir + "/kubelet",
 		"--pod-resources", dir + "/pods.sock", "--run-dir", dir + "/run", "--state-dir", dir + "/state", "--cdi-dir", dir + "/cdi",

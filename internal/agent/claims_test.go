@@ -113,7 +113,7 @@ func newClaimRivalry(t *testing.T, text string) (*node, *kubeapitest.Server, *cl
 	n, api := newDRANode(t, text)
 	n.answerWithin = 3 * time.Second
 	n.startWithin = time.Millisecond // the tests have no cgroups
-	n.addBus()
+	n.host.AddBus()
 	n.host.AddUSB(stick("1-2", "AAAA1111", "ttyUSB0"))
 	c := new(clock)
 	c.forward(2 * time.Minute)

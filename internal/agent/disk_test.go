@@ -131,7 +131,7 @@ func TestEndSavesWhatFailed(t *testing.T) {
 	inTheWay := filepath.Join(state, "state.json.tmp")
 	must(t, os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700))
 	_, stop := n.serve()
-	n.eventually("a warning", func() bool { return strings.Contains(n.log.String(), "state can't be saved") })
+	n.untilLogged("state can't be saved")
 	// At once: the program may be about to write there.
 	must(t, os.Rename(inTheWay, state+".moved"))
 	stop()

@@ -276,12 +276,7 @@ func TestClaimOfALostState(t *testing.T) {
 		t.Error("the device is free while a pod with its claim runs")
 	}
 	cgroups.End("uid-of-pod")
-	n.eventually("release", func() bool {
-		c.forward(30 * time.Second)
-		a.Reload()
-		list, _ := n.kubelet.Latest("example.com/zigbee")
-		return slices.Equal(list.Healthy(), []string{held, free})
-	})
+	n.untilOffered(a, &c, "example.com/zigbee", held, free)
 }
 
 // Without its part of the manifest a resource says what is missing, and others are served.

@@ -28,7 +28,7 @@ func TestDerivedNames(t *testing.T) {
 	t.Parallel()
 	const first, second, idA, idB = "example.com/stick-AAAA1111", "example.com/second", stickID, otherID
 	n := newNode(t, bySerial)
-	n.addBus()
+	n.host.AddBus()
 	var c clock
 	a, stop := n.serveBy(&c)
 	<-a.Settled()
@@ -58,7 +58,7 @@ func TestDerivedNames(t *testing.T) {
 	n.eventually("the device that is gone", func() bool { return reasons(a, second)[idB] == "device is gone" })
 	c.forward(5 * time.Minute)
 	a.Reload()
-	n.eventually("an answer", func() bool { return strings.Contains(n.log.String(), "has not changed") })
+	n.untilLogged("has not changed")
 	if got := reasons(a, second)[idB]; got != "device is gone" {
 		t.Errorf("reason %q after 5 of 10 minutes, want that it is gone", got)
 	}
@@ -198,10 +198,5 @@ func TestHeldCDIDeviceAfterAnEditOfIdentity(t *testing.T) {
 	n.configure(text + "identity = \"name\"\n")
 	n.untilListed(resource, nil, []string{"cdi:vendor.com:gpu:GPU-0"})
 	n.kubelet.Remove("default", "p")
-	n.eventually("the other ID", func() bool {
-		c.forward(time.Minute)
-		a.Reload()
-		list, _ := n.kubelet.Latest(resource)
-		return slices.Equal(list.Healthy(), []string{"GPU-0"})
-	})
+	n.untilOffered(a, &c, resource, "GPU-0")
 }

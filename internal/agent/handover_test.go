@@ -126,7 +126,7 @@ each = "node"
 container.cdi = true
 `)
 	n.options.Allow.Net = true
-	n.addBus()
+	n.host.AddBus()
 	adapter := n.host.AddUSB(sysfstest.USB{
 		Port: "1-1", Vendor: "1d50", Product: "606f", Serial: "CCCC3333",
 		Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "gs_usb"}},

@@ -41,7 +41,7 @@ type node struct {
 func newNode(t testing.TB, text string) *node {
 	t.Helper()
 	dir := kubelettest.TempDir(t)
-	n := &node{TB: t, host: sysfstest.NewHost(t, sysfstest.HostOptions{}), log: &logBuffer{}}
+	n := &node{TB: t, host: sysfstest.New(t), log: &logBuffer{}}
 	n.options = agent.Options{
 		Config: filepath.Join(dir, "config.toml"),
 		Paths: agent.Paths{
@@ -126,18 +126,11 @@ func (n *node) untilAllocatable(resource string, count int) {
 	n.until("allocatable devices of "+resource, func() bool { return n.kubelet.Count(resource).Allocatable == count })
 }
 
-// addBus makes a USB controller with one bus.
-func (n *node) addBus() {
-	n.Helper()
-	controller := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
-	n.host.AddRootHub(controller, 1, "480")
-}
-
 // addSticks makes a bus with the stick of stickID, and the one of otherID if count is 2. It returns
 // the directory of the first one.
 func (n *node) addSticks(count int) string {
 	n.Helper()
-	n.addBus()
+	n.host.AddBus()
 	dir := n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	if count == 2 {
 		n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
@@ -262,6 +255,23 @@ func (n *node) serveBy(c *clock) (a *agent.Agent, stop func()) {
 	o := n.options
 	o.Now = c.now
 	return n.start(o)
+}
+
+// untilOffered moves the clock until exactly these devices of a resource are Healthy.
+func (n *node) untilOffered(a *agent.Agent, c *clock, resource string, ids ...string) {
+	n.Helper()
+	n.eventually("offer of "+resource, func() bool {
+		c.forward(time.Minute)
+		a.Reload()
+		list, _ := n.kubelet.Latest(resource)
+		return slices.Equal(list.Healthy(), ids)
+	})
+}
+
+// untilLogged waits for a text in the log.
+func (n *node) untilLogged(text string) {
+	n.Helper()
+	n.eventually(text, func() bool { return strings.Contains(n.log.String(), text) })
 }
 
 // must ends the test after an error of its own steps.

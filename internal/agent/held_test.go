@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,12 +42,7 @@ func TestHeldI2CBusGetsASibling(t *testing.T) {
 				t.Errorf("the link leads to %q", target)
 			}
 			n.kubelet.Remove("default", "p")
-			n.eventually("both buses", func() bool {
-				c.forward(time.Minute)
-				agent.Reload()
-				list, _ := n.kubelet.Latest(resource)
-				return slices.Equal(list.Healthy(), []string{a, b})
-			})
+			n.untilOffered(agent, &c, resource, a, b)
 		})
 	}
 }

@@ -105,7 +105,7 @@ func newHost(t *testing.T, text string) *node {
 	n.kubelet.Stop()
 	must(t, os.RemoveAll(n.options.Paths.KubeletDir))
 	n.options.CDIOnly = true
-	n.addBus()
+	n.host.AddBus()
 	return n
 }
 

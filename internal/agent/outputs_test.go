@@ -253,9 +253,7 @@ func TestFeatures(t *testing.T) {
 			return err == nil && string(have) == text
 		})
 	}
-	n.eventually("warning about a missing directory", func() bool {
-		return strings.Contains(n.log.String(), "labels of the node can't be written")
-	})
+	n.untilLogged("labels of the node can't be written")
 	must(t, os.Mkdir(n.options.Paths.NFDDir, 0o755))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	want(head + "example.com/zigbee=2\n" + fuse + "example.com/zigbee.serial=AAAA1111_BBBB2222\n")
@@ -280,9 +278,7 @@ func TestFeaturesThatHang(t *testing.T) {
 	defer end()
 	_, stop := n.serve()
 	n.untilListed("example.com/zigbee", []string{stickID}, nil)
-	n.eventually("warning", func() bool {
-		return strings.Contains(n.log.String(), "labels of the node can't be written")
-	})
+	n.untilLogged("labels of the node can't be written")
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	n.eventually("state", func() bool {
 		text, _ := os.ReadFile(filepath.Join(n.options.Paths.StateDir, "state.json"))

@@ -91,7 +91,7 @@ func TestBrokenEditChangesNothing(t *testing.T) {
 	}
 	n.configure(parts("r")) // touched
 	a.Reload()
-	n.eventually("an answer to the question", func() bool { return strings.Contains(n.log.String(), "has not changed") })
+	n.untilLogged("has not changed")
 	if got := n.messages("example.com/r"); got != before {
 		t.Errorf("the kubelet got %s, want %s", got, before)
 	}

@@ -78,7 +78,7 @@ func TestUnreadFunctionIsReadAgain(t *testing.T) {
 	}
 	var c clock
 	a, _ := n.serveBy(&c)
-	n.eventually("a problem", func() bool { return strings.Contains(n.log.String(), "although it is on its bus") })
+	n.untilLogged("although it is on its bus")
 	must(t, os.Rename(modalias+".aside", modalias))
 	n.eventually("the device", func() bool {
 		c.forward(10 * time.Second)

@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +48,7 @@ type rivalry struct {
 func newRivalry(t *testing.T, text string) *rivalry {
 	t.Helper()
 	r := &rivalry{holding: newHolding(t, text), clock: new(clock)}
-	r.addBus()
+	r.host.AddBus()
 	r.host.AddUSB(stick("1-2", "AAAA1111", "ttyUSB0"))
 	// A kubelet that has just started may lack pods.
 	r.clock.forward(2 * time.Minute)
@@ -195,11 +194,7 @@ func TestEditToExclusiveAndBack(t *testing.T) {
 		}
 	}
 	r.ends("a", uid)
-	r.eventually("both names", func() bool {
-		r.later(2 * time.Minute)
-		list, _ := r.kubelet.Latest(serialName)
-		return slices.Equal(list.Healthy(), []string{serialID})
-	})
+	r.untilOffered(r.agent, r.clock, serialName, serialID)
 	uid = r.runs("b", serialName)
 	r.configure(zigbee)
 	r.untilListed(serialName, nil, []string{serialID})
@@ -208,9 +203,5 @@ func TestEditToExclusiveAndBack(t *testing.T) {
 		t.Fatal("the stick was allocated while the pod runs")
 	}
 	r.ends("b", uid)
-	r.eventually("the plain name", func() bool {
-		r.later(2 * time.Minute)
-		list, _ := r.kubelet.Latest(zigbeeName)
-		return slices.Equal(list.Healthy(), []string{stickID})
-	})
+	r.untilOffered(r.agent, r.clock, zigbeeName, stickID)
 }

@@ -128,7 +128,7 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 	}
 	n.options.Paths.Cgroup = s.cgroups.Dir()
 	s.clock.forward(2 * time.Minute)
-	n.addBus()
+	n.host.AddBus()
 	n.host.AddUSB(sysfstest.USB{Port: "1-4", Vendor: "2109", Product: "2813", Serial: "DOCK0001"})
 	n.host.AddUSB(sysfstest.USB{
 		Port: "1-5", Vendor: "1a86", Product: "7523", Serial: "RADIO001",

@@ -108,7 +108,7 @@ func TestChangingSerialNumbers(t *testing.T) {
 		t.Run(fmt.Sprintf("count = %d", count), func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			n.host.AddRootHub(n.host.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+			n.host.AddBus()
 			const honest = "usb:10c4:ea60:HONEST"
 			n.plug(1, "HONEST")
 			n.configure(sticks(count))

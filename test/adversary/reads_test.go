@@ -89,8 +89,7 @@ func TestReadingIsReported(t *testing.T) {
 // addSticks adds USB devices with a terminal each.
 func (n *node) addSticks(count int) {
 	n.Helper()
-	controller := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
-	n.host.AddRootHub(controller, 1, "480")
+	n.host.AddBus()
 	for i := range count {
 		n.host.AddUSB(sysfstest.USB{
 			Port:    fmt.Sprintf("1-%d", i+1),

@@ -21,10 +21,10 @@ func writeAttr(t *testing.T, tree sysfstest.Tree, file, text string) {
 // The values of one snapshot do not change, and the next one reads again.
 func TestAttributes(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	card := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "1002", Device: "740f", Class: "038000", Driver: "amdgpu"})
 	writeAttr(t, h.Tree, card+"/rom2/VBNV", "113-D67301-063\n")
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	s := newScanner(h)
 	if _, err := s.Scan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -60,9 +60,9 @@ func TestAttributes(t *testing.T) {
 // The values of a search that is cut off are not known, until another one has the time.
 func TestSearchForAttributesIsBounded(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	writeAttr(t, h.Tree, "devices/platform/a/b/x", "on\n")
-	a := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Attributes()
+	a := newScanner(h).Attributes()
 	if values, unread := a.Attr("devices/platform/a", "*/x", time.Now()); values != nil || !unread {
 		t.Errorf("%q, unread %t; want none, unread", values, unread)
 	}

@@ -71,7 +71,7 @@ func BenchmarkScan(b *testing.B) {
 	sized(b, func(b *testing.B, h *sysfstest.Host, hardware int) {
 		// A node made in the second before the first scan is an event of its hardware.
 		time.Sleep(time.Second)
-		s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+		s := newScanner(h)
 		scan := func(b *testing.B, batch inventory.Batch) {
 			snap, err := s.Update(b.Context(), batch)
 			for err == nil && len(snap.UnreadHardware) > 0 {

@@ -68,7 +68,7 @@ func TestPCIWithoutModalias(t *testing.T) {
 
 func TestPCIAddressUnknownToGHW(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddPCI(sysfstest.PCI{
 		Address: "20000:00:01.0", Vendor: "144d", Device: "a822", Class: "010802",
 		Nodes: []sysfstest.Node{{Name: "nvme0", Subsystem: "nvme"}},
@@ -178,7 +178,7 @@ func TestFunctionOnItsBusIsNotGone(t *testing.T) {
 // devices below one stay as they are.
 func TestNodesOfUnreadFunctions(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	one := 1
 	card := sysfstest.PCI{Address: "0000:01:00.0", Vendor: "10de", Device: "1eb8", Class: "030200", Driver: "vfio-pci", IOMMUGroup: "12"}
 	gpu := h.AddPCI(card)
@@ -190,7 +190,7 @@ func TestNodesOfUnreadFunctions(t *testing.T) {
 	must(t, os.Symlink("../../../../"+disk+"/nvme/nvme0", filepath.Join(h.Sysfs(), filepath.Dir(namespace), "nvme0")))
 	controller := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd", NUMA: &one})
 	h.AddRootHub(controller, 1, "480")
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	s := newScanner(h)
 	paths := func(snap *device.Snapshot) (all []string) {
 		for _, n := range snap.Nodes {
 			all = append(all, n.Path)
@@ -257,7 +257,7 @@ func TestNodesOfUnlistableBusAreLeftOut(t *testing.T) {
 // addresses.
 func TestVirtualFunctionNumbers(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	fn := sysfstest.PCI{Vendor: "8086", Device: "154c", Class: "020000"}
 	pf := fn
 	pf.Address, pf.TotalVFs = "0000:3b:00.0", 64
@@ -301,7 +301,7 @@ func TestPCIComesFromGHW(t *testing.T) {
 // A sub-function owns what is below it, and goes by its number, not by the kernel's name.
 func TestSubFunctions(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	one := 1
 	nic := sysfstest.PCI{Address: "0000:06:00.0", Vendor: "15b3", Device: "101d", Class: "020000", Driver: "mlx5_core", IOMMUGroup: "7", NUMA: &one, TotalVFs: 8}
 	pf := h.AddPCI(nic)
@@ -344,7 +344,7 @@ func TestSubFunctions(t *testing.T) {
 // not count as bound to VFIO for that.
 func TestMDev(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	one := 1
 	gpu := h.AddPCI(sysfstest.PCI{
 		Address: "0000:3b:00.0", Vendor: "10de", Device: "1eb8", Class: "030200", Driver: "nvidia", IOMMUGroup: "40", NUMA: &one,
@@ -383,6 +383,14 @@ func TestMDev(t *testing.T) {
 	if h := findHardware(snap, "83b8f4f2-509f-382f-3c1e-e6bfe0fa1002"); h.Parent != nil || h.NUMA != -1 || h.MDev.Name != "" {
 		t.Errorf("the sample: %+v", h)
 	}
+}
+
+// newScanner returns a scanner of a host.
+func newScanner(h interface {
+	Sysfs() string
+	Dev() string
+}) *inventory.Scanner {
+	return inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
 }
 
 // must ends the test after an error of its own steps.

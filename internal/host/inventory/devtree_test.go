@@ -41,7 +41,7 @@ func findNode(t *testing.T, s *device.Snapshot, p string) *device.Node {
 
 func TestScanErrors(t *testing.T) {
 	t.Parallel()
-	good := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	good := sysfstest.New(t)
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o644))
 	empty := t.TempDir()
@@ -64,7 +64,7 @@ func TestScanErrors(t *testing.T) {
 
 func TestLinksAreResolvedLikeOnTheHost(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddNode("", fuse())
 	h.AddNode("", sysfstest.Node{Name: "snd/timer", Subsystem: "sound"})
 	outside := filepath.Join(t.TempDir(), "node")
@@ -113,7 +113,7 @@ func TestLinksAreResolvedLikeOnTheHost(t *testing.T) {
 
 func TestLongChainOfLinks(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddNode("", fuse())
 	h.AddLink("link40", "fuse")
 	for i := 39; i >= 0; i-- {
@@ -127,7 +127,7 @@ func TestLongChainOfLinks(t *testing.T) {
 
 func TestOtherFileSystemsBelowDev(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddNode("", fuse())
 	pts := filepath.Join(h.Dev(), "pts")
 	must(t, os.Mkdir(pts, 0o755))
@@ -154,7 +154,7 @@ func TestOtherFileSystemsBelowDev(t *testing.T) {
 
 func TestPlainFilesAreNodesInRecordingsOnly(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddNode("", fuse())
 	for name, text := range map[string]string{
 		"fifo": "pipe 1:3\n", "half": "char 1\n", "negative": "char -1:3\n", "large": "char 1:4294967296\n", "long": "char 1:3\n" + strings.Repeat(" ", 100),
@@ -170,7 +170,7 @@ func TestPlainFilesAreNodesInRecordingsOnly(t *testing.T) {
 
 func TestUnreadableDirectoryDegradesItself(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddNode("", fuse())
 	h.AddNode("", sysfstest.Node{Name: "secret/key", Subsystem: "misc"})
 	must(t, os.Chmod(filepath.Join(h.Dev(), "secret"), 0))
@@ -201,7 +201,7 @@ func asNobody(t *testing.T) {
 
 func TestCopiesOfANode(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	dir := h.AddPCI(sysfstest.PCI{
 		Address: "0000:00:02.0", Vendor: "8086", Device: "3e92", Class: "030000",
 		Nodes: []sysfstest.Node{{Name: "dri/card0", Subsystem: "drm", Major: 226}},

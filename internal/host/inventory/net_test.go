@@ -52,9 +52,8 @@ func nets(s *device.Snapshot) string {
 
 func TestNets(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	xhci := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})
-	h.AddRootHub(xhci, 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	stick := h.AddUSB(sysfstest.USB{
 		Port: "1-2", Vendor: "0bfd", Product: "0107", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "kvaser_usb"}, {Number: 2, Class: "ff", Driver: "cdc_ether"}},
 	})
@@ -109,8 +108,8 @@ vcan0: can "" of nothing, interface -1, index -1
 // An interface of a removed or unreadable device does not belong to the hub.
 func TestNetWithoutItsDevice(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	stick := h.AddUSB(sysfstest.USB{Port: "1-2", Vendor: "1d50", Product: "606f", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "gs_usb"}}})
 	h.AddNet(stick+"/1-2:1.0", sysfstest.Net{Name: "can0", Type: 280})
 	must(t, os.Remove(h.Sysfs()+"/"+stick+"/idVendor"))
@@ -125,7 +124,7 @@ func TestNetWithoutItsDevice(t *testing.T) {
 
 func TestNetInUse(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	card := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "8086", Device: "1533", Class: "020000", Driver: "igb"})
 	for _, n := range []sysfstest.Net{
 		{Name: "br0", Bridge: true}, {Name: "bond0", Bond: true}, {Name: "ovs-system"}, {Name: "veth1", Master: "br0"},
@@ -183,7 +182,7 @@ func TestNetInUse(t *testing.T) {
 // other ends have numbers in other namespaces, are in use.
 func TestPairsInUse(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	for _, n := range []sysfstest.Net{
 		{Name: "a", Index: 5, Link: 6}, {Name: "b", Index: 6, Link: 5}, // a pair
 		{Name: "pod1", Index: 7, Link: 2}, {Name: "pod2", Index: 8, Link: 5}, {Name: "pod3", Index: 9, Link: 7},
@@ -200,7 +199,7 @@ func TestPairsInUse(t *testing.T) {
 // The routes of another namespace do not affect a virtual interface with the same name.
 func TestDefaultRouteOfAPod(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddNet("", sysfstest.Net{Name: "eth0"})
 	h.WriteProc("1/net/dev", " eth0: 0\n")
 	h.WriteProc("1/net/route", "eth0 00000000 0102A8C0 0003 0 0 100 00000000\n")
@@ -244,7 +243,7 @@ func TestInodesAreNotReused(t *testing.T) {
 // The /proc of the running host does not apply to a recorded host.
 func TestRecordedHostHasItsOwnProc(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	_, s := sysfstest.Scan(t, inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
 	if got := s.Attributes().CharDriver(1); got != "" {
 		t.Errorf("major 1 has the driver %q", got)
@@ -265,11 +264,11 @@ func TestRecordedHostHasItsOwnProc(t *testing.T) {
 // interface meanwhile is no problem.
 func TestEnumeratingAdapterIsUnread(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	adapter := h.AddUSB(sysfstest.USB{Port: "1-2", Vendor: "0b95", Product: "1790", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "ax88179_178a"}}})
 	h.AddNet(adapter+"/1-2:1.0", sysfstest.Net{Name: "eth0"})
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	s := newScanner(h)
 	setUp := make(chan struct{})
 	s.HangUSB(adapter, setUp)
 	snap, err := s.Scan(t.Context())
@@ -288,8 +287,8 @@ func TestEnumeratingAdapterIsUnread(t *testing.T) {
 // device that replaces it is a different one.
 func TestKnownDeviceIsNotReadAgain(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	stick := sysfstest.USB{Port: "1-2", Vendor: "10c4", Product: "ea60", Serial: "A1", Interfaces: []sysfstest.Interface{{Class: "ff", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB0", 0)}}}}
 	dir := h.AddUSB(stick)
 	want, s := sysfstest.Scan(t, inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})

@@ -6,7 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
@@ -14,14 +13,14 @@ import (
 // the same hardware, even across a restart or a reboot.
 func TestNumberOfNetDoesNotDependOnVisibleSiblings(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	adapter := sysfstest.USB{Port: "1-1", Vendor: "1d50", Product: "606f", Serial: "A", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "gs_usb"}}}
 	stick := h.AddUSB(adapter) + "/1-1:1.0"
 	add := func(name string) string {
 		return h.AddNet(stick, sysfstest.Net{Name: name, Type: 280})
 	}
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	s := newScanner(h)
 	keys := func() map[string]string {
 		t.Helper()
 		snap, err := s.Scan(t.Context())
@@ -50,7 +49,7 @@ func TestNumberOfNetDoesNotDependOnVisibleSiblings(t *testing.T) {
 	want("with another one meanwhile", map[string]string{"can1": "if00:net.1", "can2": "if00:net.2"})
 	for _, isSameBoot := range []bool{true, false} {
 		known := s.KnownNets()
-		s = inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+		s = newScanner(h)
 		s.RestoreNets(known, isSameBoot)
 		want("after a restart", map[string]string{"can1": "if00:net.1", "can2": "if00:net.2"})
 	}

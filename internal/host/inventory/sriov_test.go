@@ -17,10 +17,10 @@ import (
 // its links are removed before its driver.
 func TestVirtualFunctionBeforeThePhysicalOneIsAnnounced(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	nic := sysfstest.PCI{Address: "0000:3b:00.0", Vendor: "8086", Device: "1572", Class: "020000", Driver: "i40e", TotalVFs: 64}
 	pf := h.AddPCI(nic)
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	s := newScanner(h)
 	update := func(events ...string) map[string]device.PCI {
 		t.Helper()
 		snap, err := s.Update(t.Context(), inventory.Batch{Paths: events})

@@ -227,7 +227,7 @@ func TestUpdateEqualsScan(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			c := newChanging(t, seed, sysfstest.HostOptions{})
-			s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
+			s := newScanner(c)
 			for c.turn = range 60 {
 				for range c.rand.IntN(4) {
 					one(c, c.plugPCI, c.plugUSB, c.plugUSB, c.bind, c.other, c.file)()
@@ -245,7 +245,7 @@ func TestUpdateOfInterfaces(t *testing.T) {
 	c := newChanging(t, 7, sysfstest.HostOptions{})
 	card := c.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "8086", Device: "1533", Class: "020000", Driver: "igb"})
 	soc := c.AddPlatform(sysfstest.Platform{Path: "soc/fe300000.ethernet"})
-	s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
+	s := newScanner(c)
 	c.same(s, inventory.Batch{Paths: c.Uevents()})
 	var here []string
 	for c.turn = range 60 {
@@ -275,7 +275,7 @@ func TestUpdateOfInterfaces(t *testing.T) {
 func TestUpdateAfterAFailedScan(t *testing.T) {
 	t.Parallel()
 	c := newChanging(t, 1, sysfstest.HostOptions{})
-	s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
+	s := newScanner(c)
 	c.same(s, inventory.Batch{})
 	away := c.Sysfs() + ".away"
 	must(t, os.Rename(c.Sysfs(), away))
@@ -291,13 +291,13 @@ func TestUpdateAfterAFailedScan(t *testing.T) {
 // its interface, and does not belong to the device alone.
 func TestNodeOfARemovedInterface(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	h.AddUSB(sysfstest.USB{
 		Port: "1-2", Vendor: "0403", Product: "6001",
 		Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB0", 0)}}},
 	})
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	s := newScanner(h)
 	if n := findNode(t, updated(t, s, inventory.Batch{}), "/dev/ttyUSB0"); n.Interface != 0 {
 		t.Errorf("%+v; want a node of interface 0", n)
 	}
@@ -316,8 +316,8 @@ func TestNodeOfARemovedInterface(t *testing.T) {
 // Events are kept with their latest time, for as long as a device may be settling.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	h := sysfstest.New(t)
+	s := newScanner(h)
 	at := time.Now().Add(-time.Second)
 	later := at.Add(time.Second / 2)
 	updated(t, s, inventory.Batch{Paths: []string{"devices/a/usb1/1-2", "devices/b"}, At: at})

@@ -19,8 +19,8 @@ import (
 // unreadable ones are reported.
 func TestRecordedAttributes(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	card := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "1002", Device: "740f", Class: "038000", Driver: "amdgpu"})
 	cam := h.AddUSB(sysfstest.USB{
 		Port: "1-2", Vendor: "046d", Product: "0825", Serial: "A1B2C3D4E5",
@@ -94,7 +94,7 @@ func TestRecordedAttributes(t *testing.T) {
 // MAC address.
 func TestRecordedUse(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	must(t, os.WriteFile(filepath.Join(h.Dev(), "nvidia0"), []byte("char 195:0\n"), 0o644))
 	h.WriteProc("devices", "Character devices:\n  1 mem\n195 nvidia-frontend\n200 secret\n\nBlock devices:\n195 other\n")
 	card := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "0b95", Device: "1790", Class: "020000"})

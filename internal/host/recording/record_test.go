@@ -73,8 +73,8 @@ func TestRecordingIsTheHost(t *testing.T) {
 // complete.
 func TestHostileHost(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	for i, serial := range []string{
 		"x\n-- dev/null --\nchar 1:3", "-- dev/zero --", "\xff\xfe\xfd", strings.Repeat("long", 50), "\x1b[2J\a\x00x", " spaces ", `"quoted"`,
 		"-- sys/x -> y --", "a\r\nb", "Gerät", "\u202egpj.exe", "two\nlines\n", "A1B2C3 = -> ",
@@ -116,7 +116,7 @@ func TestHostileHost(t *testing.T) {
 // Names that an archive cannot have are left out, and nothing else is.
 func TestNamesThatAreLeftOut(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})
 	want := scan(t, options(h.Tree))
 	names := []string{"new\nline", "x\n-- dev/null --\nchar 1:3\n-- dev/y", "a -> b", "a = b", " space ", "\xff\xfe", "-- ", "tab\t", "\u202e"}
@@ -141,7 +141,7 @@ func writeNode(t *testing.T, file string, minor int) {
 // An archive has no link that leads out of sysfs, and says so.
 func TestLinkThatLeadsOut(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	dir := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})
 	must(t, os.Symlink("/etc", filepath.Join(h.Sysfs(), dir, "driver")))
 	archive := record(t, options(h.Tree), recording.Options{})
@@ -157,7 +157,7 @@ func TestLinkThatLeadsOut(t *testing.T) {
 // with a counted name ("device:1e") is read through it.
 func TestAttributeBehindLink(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	smbus := h.AddPCI(sysfstest.PCI{Address: "0000:00:1f.3", Vendor: "8086", Device: "9d23", Class: "0c0500", Driver: "i801_smbus"})
 	h.AddNode(smbus+"/i2c-0", sysfstest.Node{Name: "i2c-0", Subsystem: "i2c-dev", Major: 89, Minor: 0})
 	h.AddNode(smbus+"/i2c-1", sysfstest.Node{Name: "i2c-1", Subsystem: "i2c-dev", Major: 89, Minor: 1})
@@ -212,7 +212,7 @@ mount
 // Unreadable files are missing, and the head names them.
 func TestProblemsAreListed(t *testing.T) {
 	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h := sysfstest.New(t)
 	dir := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})
 	numa := filepath.Join(h.Sysfs(), dir, "numa_node")
 	must(t, os.Remove(numa))

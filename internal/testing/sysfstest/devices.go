@@ -149,6 +149,14 @@ type Interface struct {
 	Nodes         []Node
 }
 
+// AddBus adds a USB controller with one bus, whose ports are 1-1, 1-2 and so on. It returns the directory of
+// the controller.
+func (h *Host) AddBus() string {
+	controller := h.AddPCI(PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
+	h.AddRootHub(controller, 1, "480")
+	return controller
+}
+
 // AddRootHub adds a USB bus to a controller, given by its directory, and returns the
 // directory of the root hub.
 func (h *Host) AddRootHub(controller string, bus int, speed string) string {

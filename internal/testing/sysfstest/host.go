@@ -101,6 +101,12 @@ func tempDir(t testing.TB) string {
 // (Documentation/admin-guide/devices.txt).
 const ownMajor = 240
 
+// New returns a host without devices.
+func New(t testing.TB) *Host {
+	t.Helper()
+	return NewHost(t, HostOptions{})
+}
+
 // NewHost returns a host without devices.
 func NewHost(t testing.TB, o HostOptions) *Host {
 	t.Helper()

@@ -18,9 +18,8 @@ import (
 // newHost returns a host with a USB controller.
 func newHost(t *testing.T) *sysfstest.Host {
 	t.Helper()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	controller := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
-	h.AddRootHub(controller, 1, "480")
+	h := sysfstest.New(t)
+	h.AddBus()
 	return h
 }
 
