@@ -49,9 +49,7 @@ func TestForeignChangesCauseFewLists(t *testing.T) {
 // A write that a busy API server puts off is repeated later, without another list and watch.
 func TestBusyServerIsAskedLater(t *testing.T) {
 	t.Parallel()
-	p := start(t, newServer(t))
-	p.Set(devices("a"))
-	p.until("published", has("a"))
+	p := startWith(t, "a")
 	p.until("watched", func([]slice) bool { return watches(p.server) == 1 })
 	before := lists(p.server)
 	var refused atomic.Int32
@@ -61,25 +59,21 @@ func TestBusyServerIsAskedLater(t *testing.T) {
 		}
 		return 0
 	})
-	p.Set(devices("b"))
-	p.until("published", has("b"))
+	p.publishes("b")
 	if refused.Load() != 4 {
 		t.Errorf("%d requests, want 4", refused.Load())
 	}
 	if lists(p.server) != before || watches(p.server) != 1 {
 		t.Errorf("%d lists and %d watches, want %d and 1", lists(p.server), watches(p.server), before)
 	}
-	p.Set(devices("c"))
-	p.until("published", has("c"))
+	p.publishes("c")
 }
 
 // After the end of a watch a node without a change takes its time. A change of its devices is
 // published soon.
 func TestWatchEndsWithoutHurry(t *testing.T) {
 	t.Parallel()
-	p := start(t, newServer(t))
-	p.Set(devices("a"))
-	p.until("published", has("a"))
+	p := startWith(t, "a")
 	p.until("watched", func([]slice) bool { return watches(p.server) == 1 })
 	p.stop()
 	p.timing.calm = 1000 * time.Hour
@@ -89,6 +83,5 @@ func TestWatchEndsWithoutHurry(t *testing.T) {
 	p.server.Delete(slicesPath + "/" + sliceName(testNode, 0))
 	p.until("published again", has("a"))
 	p.server.EndWatches()
-	p.Set(devices("b"))
-	p.until("published", has("b"))
+	p.publishes("b")
 }

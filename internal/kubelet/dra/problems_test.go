@@ -65,9 +65,7 @@ func TestProblems(t *testing.T) {
 
 func TestTokenRotates(t *testing.T) {
 	t.Parallel()
-	p := start(t, newServer(t))
-	p.Set(devices("a"))
-	p.until("published", has("a"))
+	p := startWith(t, "a")
 	p.server.Rotate("second")
 	p.Set(devices("b"))
 	p.until("refused", func([]slice) bool { return strings.Contains(p.Problem(""), "does not accept the token") })
@@ -82,8 +80,7 @@ func TestRights(t *testing.T) {
 	server := newServer(t)
 	p := start(t, server)
 	for _, n := range []int{1, 2, 2 * maxDevices, 1} {
-		p.Set(devices(numbered(n)...))
-		p.until("published", has(numbered(n)...))
+		p.publishes(numbered(n)...)
 	}
 	p.until("watched", func([]slice) bool { return slices.Contains(server.Used(), "watch resourceslices") })
 	server.Put("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/a", kubeapitest.Object{})

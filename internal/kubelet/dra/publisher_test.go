@@ -56,6 +56,21 @@ func start(t testing.TB, server *kubeapitest.Server) *published {
 	return p
 }
 
+// startWith starts one that has published devices with these IDs.
+func startWith(t testing.TB, ids ...string) *published {
+	t.Helper()
+	p := start(t, newServer(t))
+	p.publishes(ids...)
+	return p
+}
+
+// publishes sets the devices, and returns the slices that have exactly them.
+func (p *published) publishes(ids ...string) []slice {
+	p.t.Helper()
+	p.Set(devices(ids...))
+	return p.until("published", has(ids...))
+}
+
 // accept registers the driver, as a kubelet does.
 func (p *published) accept() { p.update(func(now *state) { now.accepted = true }) }
 
@@ -185,16 +200,14 @@ func TestOneDeviceIsOneWrite(t *testing.T) {
 		t.Errorf("%d writes, want 1", len(now)-before)
 	}
 	// Others change slices where one comes and one goes: no generation has a device twice.
-	p.Set(devices(append(ids[1:], "new")...))
-	after := p.until("replaced", has(append(ids[1:], "new")...))
+	after := p.publishes(append(ids[1:], "new")...)
 	if got, want := after[0].Spec.Pool.Generation, first[0].Spec.Pool.Generation+1; got != want {
 		t.Errorf("generation %d, want %d", got, want)
 	}
 	before = len(writes(p.server))
 	p.stop()
 	p = start(t, p.server)
-	p.Set(devices(append(ids[1:], "new", "newer")...))
-	p.until("one more", has(append(ids[1:], "new", "newer")...))
+	p.publishes(append(ids[1:], "new", "newer")...)
 	p.Set(devices(append(ids[1:], "new", "newer")...))
 	p.stop()
 	if now := writes(p.server); len(now) != before+1 {
@@ -237,8 +250,7 @@ func TestNoDeviceIsTwiceInAPool(t *testing.T) {
 			last = len(ids) - 1 - rand.IntN(10) // most lists need the same number of slices
 		}
 		some := slices.Clone(ids[min(first, last):max(first, last)])
-		p.Set(devices(some...))
-		p.until("published", has(some...))
+		p.publishes(some...)
 		if i%5 == 0 {
 			p.stop()
 			p = start(t, server)
@@ -299,8 +311,7 @@ func TestOthersChangesAreUndone(t *testing.T) {
 			t.Parallel()
 			p := start(t, newServer(t))
 			ids := numbered(70)
-			p.Set(devices(ids...))
-			p.until("published", has(ids...))
+			p.publishes(ids...)
 			before := len(writes(p.server))
 			// A copy: the server's own objects are immutable.
 			var copied map[string]kubeapitest.Object
@@ -324,8 +335,7 @@ func TestOthersChangesAreUndone(t *testing.T) {
 func TestNodeIsMadeAgainUnseen(t *testing.T) {
 	t.Parallel()
 	p := start(t, newServer(t))
-	p.Set(devices("a"))
-	all := p.until("published", has("a"))
+	all := p.publishes("a")
 	p.server.Stop()
 	node := "/api/v1/nodes/" + testNode
 	p.server.Delete(slicesPath + "/" + all[0].Metadata.Name)
@@ -366,14 +376,11 @@ func TestDroppedFieldsAreNotWrittenForEver(t *testing.T) {
 
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
-	p := start(t, newServer(t))
-	p.Set(devices("a"))
-	p.until("published", has("a"))
+	p := startWith(t, "a")
 	for i, end := range []func(){p.server.EndWatches, func() { p.server.Compact(); p.server.EndWatches() }, p.server.Compact} {
 		end()
 		id := "n" + strconv.Itoa(i)
-		p.Set(devices(id))
-		all := p.until("published", has(id))
+		all := p.publishes(id)
 		p.server.Delete(slicesPath + "/" + all[0].Metadata.Name)
 		p.until("back", has(id))
 	}
@@ -387,8 +394,7 @@ func TestStormIsCoalesced(t *testing.T) {
 	p.run()
 	for i := range p.timing.burst {
 		ids := numbered(1 + i)
-		p.Set(devices(ids...))
-		p.until("published", has(ids...))
+		p.publishes(ids...)
 	}
 	for i := range 1000 {
 		p.Set(devices(numbered(1 + i)...))
@@ -407,8 +413,7 @@ func TestPublishesWhenRegistered(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	first := start(t, s)
-	first.Set(devices("a"))
-	first.until("published", has("a"))
+	first.publishes("a")
 	first.stop()
 	before := len(writes(s))
 
