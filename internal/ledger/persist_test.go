@@ -109,17 +109,6 @@ func TestRestoreLeavesOutInvalidDevices(t *testing.T) {
 	equal(t, "remembers", want, state.Remember())
 }
 
-func TestRestartKeepsTheList(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r", slots(dev("x", "a"), 4), dev("y", "a"), dev("z", "a")))
-	less := res("r", slots(dev("x", "a"), 2), dev("y", "a"))
-	h.at(s, less).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired, "x::3": ReasonSlotRetired, "y": ok, "z": ReasonGone}})
-	shown := list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired, "x::3": ReasonSlotRetired, "y": ok, "z": ReasonGone}}
-	next := newMachine(t, h.state.Remember()...)
-	next.at(0, less).shows(shown).at(m-s, less).shows(shown)
-	next.at(m, less).shows(list{"r": {"x": ok, "x::1": ok, "y": ok, "z": ReasonGone}})
-}
-
 func FuzzLoad(f *testing.F) {
 	good, err := full().text()
 	must(f, err)
