@@ -199,9 +199,7 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 func (p *process) cpu() time.Duration {
 	p.b.Helper()
 	files, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "task/*/schedstat"))
-	if err != nil {
-		p.b.Fatal(err)
-	}
+	must(p.b, err)
 	var total time.Duration
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -209,9 +207,7 @@ func (p *process) cpu() time.Duration {
 			continue // the thread has ended
 		}
 		nanoseconds, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
-		if err != nil {
-			p.b.Fatal(err)
-		}
+		must(p.b, err)
 		total += time.Duration(nanoseconds)
 	}
 	return total

@@ -82,9 +82,7 @@ func (p *process) start() time.Duration {
 	p.b.Helper()
 	p.cmd = exec.Command(p.program.binary, p.args...)
 	began := time.Now()
-	if err := p.cmd.Start(); err != nil {
-		p.b.Fatal(err)
-	}
+	must(p.b, p.cmd.Start())
 	p.wait(10)
 	return time.Since(began)
 }
@@ -92,9 +90,7 @@ func (p *process) start() time.Duration {
 // kill ends a process that need not end well.
 func (p *process) kill() {
 	p.b.Helper()
-	if err := p.cmd.Process.Kill(); err != nil {
-		p.b.Fatal(err)
-	}
+	must(p.b, p.cmd.Process.Kill())
 	_ = p.cmd.Wait()
 	p.kubelet.Stop()
 }
@@ -105,20 +101,14 @@ func (p *process) wait(n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for _, name := range p.names {
-		if err := p.kubelet.WaitAllocatable(ctx, name, n); err != nil {
-			p.b.Fatal(err)
-		}
+		must(p.b, p.kubelet.WaitAllocatable(ctx, name, n))
 	}
 }
 
 func (p *process) stop() {
 	p.b.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		p.b.Fatal(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		p.b.Fatal(err)
-	}
+	must(p.b, p.cmd.Process.Signal(syscall.SIGTERM))
+	must(p.b, p.cmd.Wait())
 	p.wait(0)
 }
 
@@ -126,14 +116,10 @@ func (p *process) stop() {
 func (p *process) resident() float64 {
 	p.b.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "status"))
-	if err != nil {
-		p.b.Fatal(err)
-	}
+	must(p.b, err)
 	_, rest, _ := bytes.Cut(status, []byte("VmRSS:"))
 	kb, err := strconv.Atoi(string(bytes.Fields(rest)[0]))
-	if err != nil {
-		p.b.Fatal(err)
-	}
+	must(p.b, err)
 	return float64(kb) / 1024
 }
 
@@ -165,9 +151,7 @@ func BenchmarkProcessKubeletRestart(b *testing.B) {
 func (p *process) switches() float64 {
 	p.b.Helper()
 	files, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "task/*/status"))
-	if err != nil {
-		p.b.Fatal(err)
-	}
+	must(p.b, err)
 	total := 0
 	for _, file := range files {
 		status, err := os.ReadFile(file)
@@ -177,9 +161,7 @@ func (p *process) switches() float64 {
 		for line := range bytes.Lines(status) {
 			if name, n, _ := bytes.Cut(line, []byte(":")); bytes.HasSuffix(name, []byte("voluntary_ctxt_switches")) {
 				count, err := strconv.Atoi(string(bytes.TrimSpace(n)))
-				if err != nil {
-					p.b.Fatal(err)
-				}
+				must(p.b, err)
 				total += count
 			}
 		}

@@ -153,9 +153,7 @@ func (b *block) text(p *page) string {
 
 func (p *page) run(b *block) {
 	if b.file != "" {
-		if err := os.WriteFile(filepath.Join(p.dir, b.file), []byte(b.text(p)), 0o644); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, os.WriteFile(filepath.Join(p.dir, b.file), []byte(b.text(p)), 0o644))
 	}
 	isFile := b.language == "ini" || b.language == "yaml" && b.file == ""
 	if isFile && !b.elsewhere && slices.Contains(pasted, filepath.Base(p.file)) {
@@ -269,12 +267,8 @@ func (p *page) runCommand(b *block, line int, command string) string {
 	for _, word := range words {
 		if text, err := os.ReadFile(filepath.Join(repository, word)); err == nil {
 			file := filepath.Join(p.dir, word)
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				p.t.Fatal(err)
-			}
-			if err := os.WriteFile(file, text, 0o644); err != nil {
-				p.t.Fatal(err)
-			}
+			must(p.t, os.MkdirAll(filepath.Dir(file), 0o755))
+			must(p.t, os.WriteFile(file, text, 0o644))
 		}
 	}
 	cmd := exec.CommandContext(p.t.Context(), "sh", "-c", callProgram.ReplaceAllString(command, "${1}sh "+p.program(b)+" "))
@@ -296,23 +290,15 @@ func (p *page) program(b *block) string {
 		return script
 	}
 	program, err := exec.LookPath("generic-dp")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	text := fmt.Sprintf("exec %s \"$@\"\n", program)
 	if b.machine != "" {
 		file, err := filepath.Abs(filepath.Join(repository, "testdata/machines", b.machine+".txtar"))
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		archive, err := os.ReadFile(file)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		dir := filepath.Join(p.scripts, b.machine)
-		if err := recording.Unpack(dir, archive); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, recording.Unpack(dir, archive))
 		text = fmt.Sprintf(`case "$*" in
 *--sysfs* | version* | completion* | *--help*) ;;
 "serve --no-kubelet"*) set -- "$@" --sysfs %[1]s/sys --dev %[1]s/dev --run-dir %[1]s/links --state-dir %[1]s/state --cdi-dir %[1]s/cdi ;;
@@ -322,9 +308,7 @@ check*--against*) set -- "$@" --sysfs %[2]s --listen= ;;
 esac
 `, dir, file) + text
 	}
-	if err := os.WriteFile(script, []byte(text), 0o644); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, os.WriteFile(script, []byte(text), 0o644))
 	return script
 }
 
@@ -370,9 +354,7 @@ func (p *page) checkConfig(b *block, text string) {
 			Devices []struct{ Health, Reason string }
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &list); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, json.Unmarshal([]byte(out), &list))
 	for _, r := range list.Resources {
 		if b.machine != "" && len(r.Devices) == 0 {
 			p.errorf(b.first, "%s has no device on %s", r.Name, b.machine)
@@ -477,9 +459,7 @@ func (p *page) checkResources() {
 		for _, m := range exampleLink.FindAllStringSubmatch(strings.Join(s.text, "\n"), -1) {
 			for _, file := range stories {
 				story, err := txtar.ParseFile(file)
-				if err != nil {
-					p.t.Fatal(err)
-				}
+				must(p.t, err)
 				if regexp.MustCompile(`(?m)^config: +` + m[1] + `\.toml$`).Match(story.Comment) {
 					for _, f := range story.Files {
 						s.offered = append(s.offered, f.Name)

@@ -29,9 +29,7 @@ var (
 // checkText checks commands, flags, keys and links in the text.
 func (p *page) checkText() {
 	reference, err := os.ReadFile(repository + "/config/reference.toml")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	inBlock := false
 	for i, line := range p.lines {
 		if strings.HasPrefix(line, "```") {
@@ -110,9 +108,7 @@ var evictFlag = regexp.MustCompile(`flags\.\w+Var\(&[\w.]+, "([a-z-]+)"`)
 func (p *page) allFlags() map[string]bool {
 	names := map[string]bool{}
 	source, err := os.ReadFile("../generic-dp-evict/main.go")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	for _, m := range evictFlag.FindAllStringSubmatch(string(source), -1) {
 		names[m[1]] = true
 	}
@@ -323,9 +319,7 @@ func after(words []string, i int) string {
 
 func (p *page) checkGoal(line int, goal string) {
 	text, err := os.ReadFile(repository + "/Makefile")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	for _, m := range makeGoal.FindAllStringSubmatch(string(text), -1) {
 		if m[1] == goal {
 			return
@@ -337,13 +331,9 @@ func (p *page) checkGoal(line int, goal string) {
 // checkValue checks that the chart has a value; "\." is a dot in a name.
 func (p *page) checkValue(line int, path string) {
 	text, err := os.ReadFile(repository + "/deploy/helm/generic-dp/values.yaml")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	var value any
-	if err := yaml.Unmarshal(text, &value); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, yaml.Unmarshal(text, &value))
 	for key := range strings.SplitSeq(strings.ReplaceAll(path, `\.`, "\x00"), ".") {
 		values, _ := value.(map[string]any)
 		key = strings.ReplaceAll(key, "\x00", ".")

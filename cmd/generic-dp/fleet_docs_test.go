@@ -23,15 +23,11 @@ func (p *page) runPlugin(b *block, line int, command string) string {
 	var dirs []string
 	for _, name := range []string{"base", "docs"} {
 		dir, err := filepath.Abs("testdata/fleet/" + name)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		dirs = append(dirs, dir)
 	}
 	machines, err := filepath.Abs(repository + "/testdata/machines")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	cmd := exec.CommandContext(p.t.Context(), "sh", "-c", strings.Replace(command, "kubectl generic-dp", pluginName, 1))
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "CLUSTER="+strings.Join(dirs, ":"), "MACHINES="+machines)

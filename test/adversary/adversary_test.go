@@ -216,6 +216,13 @@ func (n *node) fatal(format string, args ...any) {
 	n.Fatalf(format, args...)
 }
 
+// serve starts the program and waits until it serves.
+func (n *node) serve() {
+	n.Helper()
+	n.start()
+	n.waitServed()
+}
+
 // waitServed waits until the good resource is allocatable, and calls checkServes.
 func (n *node) waitServed() {
 	n.Helper()

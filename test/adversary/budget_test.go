@@ -113,8 +113,7 @@ func TestChangingSerialNumbers(t *testing.T) {
 			n.plug(1, "HONEST")
 			n.configure(sticks(count))
 			n.runKubelet()
-			n.start()
-			n.waitServed()
+			n.serve()
 			n.waitAllocatable(stick, count)
 			before := n.resident()
 			most := 0.0
@@ -141,8 +140,7 @@ func TestChangingSerialNumbers(t *testing.T) {
 			}
 			n.host.RemoveUSB("1-2")
 			n.stop()
-			n.start()
-			n.waitServed()
+			n.serve()
 			n.waitAllocatable(stick, count)
 			if slots := n.healthySlots(stick, honest); slots != count {
 				n.fatal("after a restart %d slots of the honest stick are healthy, want %d", slots, count)
@@ -159,8 +157,7 @@ func TestManyAttributes(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.runKubelet()
-	n.start()
-	n.waitServed()
+	n.serve()
 	text := goodConfig
 	for r := range 4 {
 		text += fmt.Sprintf("[[resource]]\nname = \"many%d\"\napi = \"dra\"\n", r)
@@ -181,8 +178,7 @@ func TestManyAttributes(t *testing.T) {
 	}))
 	n.Logf("resident: %.1f MB", n.resident())
 	n.kill()
-	n.start()
-	n.waitServed()
+	n.serve()
 	n.stop()
 }
 
@@ -208,8 +204,7 @@ func TestManyHeldDevices(t *testing.T) {
 			}
 			n.host.AddNode("", sysfstest.Node{Name: "line7", Subsystem: "tty", Major: 188, Minor: 7})
 			n.configure(goodConfig + "[[resource]]\nname = \"tty\"\ncount = 10\nmatch.glob = \"/dev/line7\"\n")
-			n.start()
-			n.waitServed()
+			n.serve()
 			n.waitAllocatable("example.com/tty", 10)
 			// The answer of the kubelet causes the next list.
 			ctx, cancel := context.WithTimeout(t.Context(), startTime)
@@ -229,8 +224,7 @@ func TestManyHeldDevices(t *testing.T) {
 			}
 			n.Logf("resident: %.1f MB", n.resident())
 			n.stop()
-			n.start()
-			n.waitServed()
+			n.serve()
 			n.waitAllocatable("example.com/tty", 10)
 			n.stop()
 		})

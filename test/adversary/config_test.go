@@ -66,8 +66,7 @@ match.glob = "/dev/tty*"
 			for i := range 66 {
 				n.host.AddNode("", sysfstest.Node{Name: fmt.Sprintf("tty%d", i), Subsystem: "tty", Major: 4, Minor: uint32(i)})
 			}
-			n.start()
-			n.waitServed()
+			n.serve()
 			n.reload(goodConfig + text)
 			n.waitReady()
 			n.reload(goodConfig + "# edited\n")
@@ -97,8 +96,7 @@ func TestSearches(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.args = []string{"--sysfs", "/sys"}
-	n.start()
-	n.waitServed()
+	n.serve()
 	n.reload(goodConfig + resourceWith(`when.exists = [`+repeat(900, `"!/sys/**/%/**/x", `)+`]`))
 	n.waitServed()
 	n.stop()

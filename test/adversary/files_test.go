@@ -55,14 +55,12 @@ func TestFiles(t *testing.T) {
 				n := newNode(t)
 				n.args = []string{"--allow=cdi:vendor.example/*"}
 				n.configure(usesCDI)
-				n.start()
-				n.waitServed()
+				n.serve()
 				n.replace(place, put)
 				n.reload(usesCDI + "# edited once")
 				n.stop()
 				n.replace(place, put)
-				n.start()
-				n.waitServed()
+				n.serve()
 				n.reload(usesCDI + "# edited twice")
 				n.stop()
 			})
@@ -78,8 +76,7 @@ func TestConfigurationFile(t *testing.T) {
 			t.Run(place+" is "+name, func(t *testing.T) {
 				t.Parallel()
 				n := newNode(t)
-				n.start()
-				n.waitServed()
+				n.serve()
 				isIgnored := name == "a directory" || name == "a link to itself"
 				if place == "config/z.toml" && isIgnored {
 					n.replace(place, put) // the other file is the same: no reload
@@ -88,8 +85,7 @@ func TestConfigurationFile(t *testing.T) {
 				}
 				n.waitServed()
 				n.stop()
-				n.start()
-				n.waitServed()
+				n.serve()
 				_, _ = n.command("check", "--config", n.path("config"))
 				n.must(os.RemoveAll(n.path(place)))
 				n.reload(goodConfig + "# edited")
@@ -146,8 +142,7 @@ func TestStateDirectory(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			prepare(n)
-			n.start()
-			n.waitServed()
+			n.serve()
 			n.reload(goodConfig + "# edited")
 			n.stop()
 		})
@@ -170,8 +165,7 @@ func TestKubeletDirectory(t *testing.T) {
 	for i, put := range []string{"a FIFO", "a link to /dev/zero", "a socket", "a directory"} {
 		n.must(replacements[put](n.path("k", fmt.Sprintf("gdp-00000000-%016x.sock", i))))
 	}
-	n.start()
-	n.waitServed()
+	n.serve()
 	n.stop()
 }
 
@@ -180,8 +174,7 @@ func TestKubeletDirectory(t *testing.T) {
 func TestManyNodes(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.start()
-	n.waitServed()
+	n.serve()
 	const number = 60_000
 	storm := filepath.Join(n.host.Dev(), "storm")
 	// A tree of files sends no uevent, but a change of names in /dev itself causes a scan.

@@ -117,8 +117,7 @@ func TestFloodFromManyAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			n.limits = "ulimit -n 1024; "
-			n.start()
-			n.waitServed()
+			n.serve()
 			ended := n.startFlood(name)
 			probes, failed := 0, 0
 			var slowest time.Duration
@@ -153,8 +152,7 @@ func TestListener(t *testing.T) {
 			// /metrics must not fit into the buffers of a socket.
 			n.configure(goodConfig + resourceWith("count = 5000\nmatch.virtual = \"d\""))
 			n.limits = "ulimit -n 1024; "
-			n.start()
-			n.waitServed()
+			n.serve()
 			held := map[kubelettest.Request][]string{}
 			for i := range 5000 {
 				pod := kubelettest.Request{Namespace: "default", Pod: fmt.Sprint("pod-", i), Container: "main", Resource: "example.com/hostile"}

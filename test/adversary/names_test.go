@@ -21,8 +21,7 @@ func TestNames(t *testing.T) {
 		n.must(unix.Mknod(filepath.Join(n.host.Dev(), name), unix.S_IFCHR|0o600, int(unix.Mkdev(240, uint32(i)))))
 	}
 	n.configure(goodConfig + "[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x*\"\ncontainer.env.NODES = \"${devnode}\"\n")
-	n.start()
-	n.waitServed()
+	n.serve()
 	n.waitReady()
 	for _, args := range [][]string{
 		{"status", "--listen", n.address},

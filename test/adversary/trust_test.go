@@ -57,8 +57,7 @@ container.env."LD_${var:n}" = "/x.so"`),
 {"name": "disk", "containerEdits": {"deviceNodes": [{"path": "/dev/vda", "hostPath": "`+n.host.Dev()+`/disk"}]}},
 {"name": "root", "containerEdits": {"mounts": [{"hostPath": "/", "containerPath": "/host"}]}},
 {"name": "hook", "containerEdits": {"hooks": [{"hookName": "prestart", "path": "/bin/sh"}]}}]}`), 0o644))
-			n.start()
-			n.waitServed()
+			n.serve()
 			if n.reload(goodConfig+config) == refused {
 				n.stop()
 				return
@@ -98,8 +97,7 @@ func injects(r *v1beta1.AllocateResponse) bool {
 func TestKilledWhileReloading(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.start()
-	n.waitServed()
+	n.serve()
 	if err := poll(func() error {
 		n.checkServes()
 		_, err := os.Stat(n.path("state", "last-good-config.json"))
@@ -114,8 +112,7 @@ func TestKilledWhileReloading(t *testing.T) {
 		if i%2 == 0 {
 			n.configure("what was written is lost")
 		}
-		n.start()
-		n.waitServed()
+		n.serve()
 	}
 	n.stop()
 	for _, dir := range []string{"state", "cdi", "run", "k"} {
