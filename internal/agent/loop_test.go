@@ -82,20 +82,17 @@ func TestRetry(t *testing.T) {
 	t.Parallel()
 	var r retry
 	start := time.Unix(0, 0)
-	now, wakes := start, 0
-	for ; now.Before(start.Add(24 * time.Hour)); wakes++ {
+	now := start
+	for now.Before(start.Add(time.Hour)) {
 		r.record(now, true)
 		at := r.at
 		if r.record(now.Add(time.Millisecond), true); r.at != at {
 			t.Fatalf("a pass meanwhile moved the next try from %v to %v", at, r.at)
 		}
-		if d := at.Sub(now); d < 10*time.Second || d > 10*time.Minute {
-			t.Fatalf("try %d follows after %v", wakes, d)
+		if d := at.Sub(now); d < 10*time.Second || d > time.Minute {
+			t.Fatalf("the try after %v follows after %v", now.Sub(start), d)
 		}
 		now = at
-	}
-	if wakes > 150 {
-		t.Errorf("%d tries a day", wakes)
 	}
 	if r.record(now, false); !r.at.IsZero() {
 		t.Errorf("all is written, and tried again at %v", r.at)
