@@ -187,10 +187,14 @@ func (b *builder) globOf(c *config.Companion) (pattern.Values, error) {
 
 // escaped returns a text that is literal in any part of a pattern, also in a class.
 func escaped(value string) string {
-	if value == "" {
-		return ""
+	var b strings.Builder
+	for i := range len(value) {
+		if strings.IndexByte(` *?[]{},!^-\`, value[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(value[i])
 	}
-	return `\` + strings.Join(strings.Split(value, ""), `\`)
+	return b.String()
 }
 
 // filesOf finds the nodes or paths that the glob of a companion selects. A link to a node is a path to mount: as

@@ -110,9 +110,9 @@ func haveOnePlace(old, next *offered) bool {
 	return old.Resource == next.Resource && slices.Equal(old.offer.Places, next.offer.Places)
 }
 
-// haveOneHardware reports whether both devices are the same hardware, or a node of it.
+// haveOneHardware reports whether both devices are the same hardware, or have the same ID.
 func haveOneHardware(old, next *offered) bool {
-	return device.SameHardware(old.offer.Places, next.offer.Places)
+	return cmp.Or(old.offer.Hardware, old.ID) == cmp.Or(next.offer.Hardware, next.ID)
 }
 
 // affected returns the containers that a change affects. These are all holders of the old device if

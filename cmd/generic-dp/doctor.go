@@ -144,7 +144,7 @@ func (d *doctor) configuration(ctx context.Context) {
 	isMissing := errors.Is(err, fs.ErrNotExist)
 	if isMissing && d.isServing {
 		d.add(warning, check, "name a copy with --config to check it here",
-			"none at "+d.config+": the instance that serves has its own, such as the ConfigMap of its pod")
+			"none at "+d.config+": the instance that serves may have another one, such as the ConfigMap of its pod")
 		return
 	}
 	if err != nil {

@@ -102,6 +102,10 @@ func (h *hostPaths) files() []string {
 		if isOfSys && isLink {
 			continue
 		}
+		// A linked directory is recorded as one, with what was found below it.
+		if target, err := os.Stat(h.paths.local(p)); err == nil {
+			info = target
+		}
 		if info.IsDir() {
 			p += "/"
 		}

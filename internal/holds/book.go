@@ -81,8 +81,6 @@ type Book struct {
 	followsPods bool
 	// mayWrite is set if the journal belongs to this instance, and isOutdated if it lacks a change.
 	mayWrite, isOutdated bool
-	// written is the content of the journal, nil before the first write.
-	written []byte
 	// view is nil after a change.
 	view *View
 	// logged is the last error of each message in the log, until it has ended.

@@ -2,6 +2,7 @@ package holds_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,5 +110,23 @@ func TestLoadDuringTakeOver(t *testing.T) {
 		b.Look(h.Context())
 		h.wantHolders(b, "after the read", "a", podUID)
 		h.wantHolders(b, "after the read", "b", nextUID)
+	})
+}
+
+// Another program may empty the run directory while the program runs: the next change is written.
+func TestRemovedJournal(t *testing.T) {
+	onHost(t, func(h *host) {
+		h.cgroups.Start(podUID)
+		h.save(map[string][]string{podUID: {"a"}})
+		b := h.start()
+		b.Look(h.Context())
+		h.must(os.Remove(h.journal()))
+		h.read(b, nil) // the kubelet forgets the pod, which runs
+		time.Sleep(2 * time.Second)
+		b.Look(h.Context())
+		b.Retire()
+		next := h.start()
+		next.Look(h.Context())
+		h.mustRefuse(next, wanted("a"), podUID)
 	})
 }

@@ -1,7 +1,6 @@
 package holds
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -65,24 +64,15 @@ func (b *Book) save() error {
 		Grants: grants,
 		Uses:   b.uses,
 	})
-	if err == nil && !bytes.Equal(text, b.written) {
-		err = b.write(text)
+	if err == nil {
+		err = files.Overwrite(b.Journal, text, 0o600)
 	}
-	b.isOutdated = err != nil
-	b.logOnce(err, "holds can't be recorded: after a restart, devices of pods that the kubelet has forgotten may be offered")
-	return err
-}
-
-// write replaces the journal. The caller holds the lock.
-func (b *Book) write(text []byte) error {
-	err := files.Overwrite(b.Journal, text, 0o600)
 	if os.IsNotExist(err) {
 		_ = os.MkdirAll(filepath.Dir(b.Journal), 0o755)
 		err = files.Overwrite(b.Journal, text, 0o600)
 	}
-	if err == nil {
-		b.written = text
-	}
+	b.isOutdated = err != nil
+	b.logOnce(err, "holds can't be recorded: after a restart, devices of pods that the kubelet has forgotten may be offered")
 	return err
 }
 

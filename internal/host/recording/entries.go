@@ -33,7 +33,11 @@ func record(r *inventory.Reading, files []string, redact *redaction) []entry {
 		e := entry{name: "host" + redact.file(p)}
 		inSys, isOfSys := strings.CutPrefix(p, "/sys/")
 		if isOfSys {
-			e.name = "sys/" + redact.sysfs(realPath(r.Sysfs.Links, inSys))
+			inSys = realPath(r.Sysfs.Links, inSys)
+			if !strings.HasPrefix(inSys, "devices/") { // a scan reads the names of devices
+				inSys = redact.file(inSys)
+			}
+			e.name = "sys/" + redact.sysfs(inSys)
 		}
 		if isDir {
 			e.kind = dir

@@ -265,7 +265,8 @@ func (r *redaction) file(p string) string {
 	names := strings.Split(p, "/")
 	for i, name := range names {
 		names[i] = r.replace(name)
-		if longNumber().MatchString(name) {
+		// A number that is the serial of a device is already replaced.
+		if longNumber().MatchString(names[i]) {
 			r.hide(name)
 			names[i] = r.serials[name]
 		}

@@ -37,6 +37,9 @@ func (m *Member) precedes(other *Member) bool {
 	if m.rank != other.rank {
 		return m.rank > other.rank
 	}
+	if m.started.IsZero() || other.started.IsZero() {
+		return other.started.IsZero()
+	}
 	return m.started.Before(other.started)
 }
 
