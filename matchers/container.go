@@ -185,17 +185,11 @@ func (b *builder) globOf(c *config.Companion) (pattern.Values, error) {
 	return glob, err
 }
 
+// specialInClass escapes what is special only in a class.
+var specialInClass = strings.NewReplacer("-", `\-`, "^", `\^`)
+
 // escaped returns a text that is literal in any part of a pattern, also in a class.
-func escaped(value string) string {
-	var b strings.Builder
-	for i := range len(value) {
-		if strings.IndexByte(` *?[]{},!^-\`, value[i]) >= 0 {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(value[i])
-	}
-	return b.String()
-}
+func escaped(value string) string { return specialInClass.Replace(pattern.Quote(value)) }
 
 // filesOf finds the nodes or paths that the glob of a companion selects. A link to a node is a path to mount: as
 // a node, it would give access to the devices of other containers.

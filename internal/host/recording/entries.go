@@ -42,7 +42,7 @@ func record(r *inventory.Reading, files []string, redact *redaction) []entry {
 		if isDir {
 			e.kind = dir
 		}
-		// What the scan has read of sysfs has a content.
+		// A file of sysfs that the scan has read keeps its content.
 		_, isRead := byName[e.name]
 		if !isRead {
 			byName[e.name] = e

@@ -30,8 +30,8 @@ type Member struct {
 	started time.Time
 }
 
-// precedes reports whether m is to be asked instead of another pod on the same node. If both answer, the
-// one that was started first serves, and the other waits for it to end: during an update, or if two
+// precedes reports whether m is asked, and not another pod on the same node. If both are ready, the one
+// that was started first serves, and the other one waits for its end: during an update, or if two
 // releases of the chart select the node.
 func (m *Member) precedes(other *Member) bool {
 	if m.rank != other.rank {
