@@ -32,8 +32,8 @@ type Attributes struct {
 
 	mu      sync.Mutex // held during a read, so that other callers wait for its value
 	attrs   map[attribute]attributeValues
-	drivers map[string]string        // by directory
-	pairs   map[string]sysfs.NetPair // by name of the interface
+	drivers map[string]string  // by directory
+	pairs   map[string]netPair // by name of the interface
 	// traffic and charDrivers are nil until they are read. charDrivers are by major number.
 	traffic     *traffic
 	charDrivers map[uint32]string
@@ -67,7 +67,7 @@ func (s *Scanner) Attributes() *Attributes {
 		attrs:   make(map[attribute]attributeValues),
 		drivers: make(map[string]string),
 		unread:  make(map[string]device.UnreadHardware),
-		pairs:   make(map[string]sysfs.NetPair),
+		pairs:   make(map[string]netPair),
 	}
 }
 
@@ -160,7 +160,7 @@ func (a *Attributes) NetUseNow(name string) (use string, err error) {
 		return "", fs.ErrNotExist
 	}
 	n := a.of.Nets[i]
-	now, err := a.sysfs.NetInterface(n.SysPath)
+	now, err := readNet(a.sysfs, n.SysPath)
 	if err != nil {
 		return "", err
 	}
@@ -171,7 +171,7 @@ func (a *Attributes) NetUseNow(name string) (use string, err error) {
 		sysfs: a.sysfs,
 		proc:  a.proc,
 		of:    a.of,
-		pairs: make(map[string]sysfs.NetPair),
+		pairs: make(map[string]netPair),
 	}
 	fresh.of.netInterfaces = maps.Clone(a.of.netInterfaces)
 	fresh.of.netInterfaces[name] = now
@@ -238,8 +238,9 @@ func (a *Attributes) Driver(dir string) string {
 	if known {
 		return driver
 	}
-	driver, err := a.sysfs.Driver(dir)
-	a.problems.add(dir, err)
+	d := a.sysfs.Dir(dir)
+	driver = d.LinkBase("driver")
+	a.problems.add(dir, d.Err())
 	a.drivers[dir] = driver
 	return driver
 }

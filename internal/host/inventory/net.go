@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/sysfs"
@@ -18,19 +22,23 @@ import (
 // readNets returns the network interfaces of the host, by name, and assigns them to
 // their hardware.
 func (c *scan) readNets(numbers *netNumbers) []*device.Node {
-	entries, err := c.sysfs.Nets()
+	// They belong to the network namespace in which this sysfs was mounted.
+	entries, err := c.sysfs.Entries("class/net")
 	if notExist(err) {
-		return nil
+		return nil // a kernel without networking
 	}
 	c.problems.add("class/net", err)
+	sort.Slice(entries, func(i, j int) bool {
+		return entries[i].Name < entries[j].Name
+	})
 	var nets []*device.Node
-	c.netInterfaces = make(map[string]sysfs.NetInterface, len(entries))
+	c.netInterfaces = make(map[string]netInterface, len(entries))
 	for _, e := range entries {
 		// The loopback interface has no hardware and is always in use.
 		if e.Name == "lo" {
 			continue
 		}
-		i, err := c.sysfs.NetInterface(e.Path)
+		i, err := readNet(c.sysfs, e.Path)
 		// The interface was removed after the listing.
 		if sysfs.Gone(err) {
 			continue
@@ -44,7 +52,7 @@ func (c *scan) readNets(numbers *netNumbers) []*device.Node {
 			Subsystem: "net",
 			Interface: -1,
 			Index:     -1,
-			Net:       &device.Net{Driver: i.Driver, Type: linkType(i.Type)},
+			Net:       &device.Net{Driver: i.driver, Type: linkType(i.kind)},
 		}
 		if c.ownNet(n, i) {
 			nets = append(nets, n)
@@ -53,6 +61,116 @@ func (c *scan) readNets(numbers *netNumbers) []*device.Node {
 	}
 	numbers.number(nets, entries)
 	return nets
+}
+
+// netInterface are the attributes of a network interface
+// (Documentation/ABI/testing/sysfs-class-net).
+type netInterface struct {
+	// kind is the kind of link, a number of ARPHRD_* (include/uapi/linux/if_arp.h).
+	kind int
+	// devPort and devID number the interfaces of one device. Drivers set one of them,
+	// and both default to 0. They are -1 if they are unknown.
+	devPort, devID int
+	// driver is the driver of the interface's device, or an empty string.
+	driver string
+	// master is the interface that has this interface as a port, such as a bridge.
+	master string
+	// uppers are other interfaces on top of this interface, such as its VLANs, by name. They are
+	// only read for an interface with a device.
+	uppers []string
+	// bridge and bond are set for bridges and bonds, which are virtual interfaces.
+	bridge, bond bool
+}
+
+// readNet reads one interface. It returns the readable attributes and the errors
+// of the others. Gone reports whether the error means that the interface was removed.
+//
+// It does not read attributes that take the lock of the network configuration, such as
+// phys_port_name and speed (net/core/net-sysfs.c).
+func readNet(fs sysfs.FS, dir string) (n netInterface, err error) {
+	d := fs.Dir(dir)
+	n.kind = d.Number("type")
+	// The type of an interface that is being removed is missing or invalid (netdev_show).
+	if n.kind < 0 && (d.Err() == nil || errors.Is(d.Err(), unix.EINVAL)) {
+		return n, fmt.Errorf("type: %w", sysfs.ErrGone)
+	}
+	n.master = d.LinkBase("master")
+	above := netDevice(dir)
+	if above == "" {
+		n.devPort = -1
+		n.devID = -1
+		n.bridge = fs.Exists(dir + "/bridge")
+		n.bond = fs.Exists(dir + "/bonding")
+		return n, d.Err()
+	}
+	n.devPort = d.Number("dev_port")
+	n.devID = d.HexNumber("dev_id")
+	device := fs.Dir(above)
+	n.driver = device.LinkBase("driver")
+	var uppersErr error
+	n.uppers, uppersErr = netUppers(fs, dir, n.master)
+	return n, errors.Join(d.Err(), device.Err(), uppersErr)
+}
+
+// netUppers returns the targets of the links upper_* of an interface, except for its
+// master, which has such a link too (__netdev_adjacent_dev_insert in net/core/dev.c). A node
+// has hundreds of virtual interfaces and few interfaces with a device, so that only the directories
+// of interfaces with a device are listed.
+func netUppers(fs sysfs.FS, dir, master string) ([]string, error) {
+	targets, err := fs.LinksWith(dir, "upper_")
+	var uppers []string
+	for _, target := range targets {
+		upper := base(target)
+		if upper != master {
+			uppers = append(uppers, upper)
+		}
+	}
+	slices.Sort(uppers)
+	return uppers, err
+}
+
+// netDevice returns the device of an interface, or an empty string for a virtual interface. A
+// directory of the class is between the two, "…/0000:3b:00.0/net/eth0" (get_device_parent in
+// drivers/base/core.c).
+func netDevice(dir string) string {
+	i := strings.LastIndex(dir, "/net/")
+	if i < 0 || dir[:i] == "devices/virtual" {
+		return ""
+	}
+	return dir[:i]
+}
+
+// netPair is a pair of virtual interfaces. The ends of a pair have different numbers.
+type netPair struct {
+	// index is the number of this interface in its network namespace, or -1 if it is unknown.
+	index int
+	// other is the number of the other end in its own namespace, or -1 if it is unknown.
+	other int
+	// up is set if this interface is up.
+	up bool
+}
+
+// readPair reads attributes of one interface. None of them takes a lock. An interface on top of another
+// interface in this namespace, such as a VLAN, is not a pair.
+func readPair(fs sysfs.FS, dir string) netPair {
+	d := fs.Dir(dir)
+	flags := d.HexNumber("flags")
+	p := netPair{
+		index: d.Number("ifindex"),
+		other: -1,
+		up:    flags > 0 && flags&unix.IFF_UP != 0,
+	}
+	if netDevice(dir) != "" {
+		return p
+	}
+	names, _ := fs.Names(dir)
+	hasLower := slices.ContainsFunc(names, func(name string) bool {
+		return strings.HasPrefix(name, "lower_")
+	})
+	if !hasLower {
+		p.other = d.Number("iflink")
+	}
+	return p
 }
 
 // netUse returns how the host itself uses a network interface, or an empty string. An interface is
@@ -66,7 +184,7 @@ func (a *Attributes) netUse(n *device.Node) string {
 	}
 	pair := a.netPair(n)
 	// An interface that is not one end of a pair has its own number as the other end.
-	isPair := pair.Other > 0 && pair.Other != pair.Index
+	isPair := pair.other > 0 && pair.other != pair.index
 	if isPair && !a.hasOtherEnd(pair) {
 		return "one end of a pair, whose other end is in another network namespace"
 	}
@@ -76,10 +194,10 @@ func (a *Attributes) netUse(n *device.Node) string {
 	if a.traffic.routes[n.Path] {
 		return "the interface of a route"
 	}
-	if a.hasAddress(n.Path, pair.Index) {
+	if a.hasAddress(n.Path, pair.index) {
 		return "an interface with an address"
 	}
-	mayHaveAddress := pair.Up && n.Net.Type != "can"
+	mayHaveAddress := pair.up && n.Net.Type != "can"
 	if mayHaveAddress && !a.traffic.isKnown {
 		return "up, and its addresses can't be read in the network namespace of this program"
 	}
@@ -88,18 +206,18 @@ func (a *Attributes) netUse(n *device.Node) string {
 
 // hasOtherEnd reports whether the host has the other end of a pair. The numbers of interfaces are
 // only unique in one network namespace, so both ends must refer to each other.
-func (a *Attributes) hasOtherEnd(pair sysfs.NetPair) bool {
+func (a *Attributes) hasOtherEnd(pair netPair) bool {
 	return slices.ContainsFunc(a.of.Nets, func(n *device.Node) bool {
 		other := a.netPair(n)
-		return other.Index == pair.Other && other.Other == pair.Index
+		return other.index == pair.other && other.other == pair.index
 	})
 }
 
 // netPair returns the numbers of an interface, and reads them only once. The caller holds a.mu.
-func (a *Attributes) netPair(n *device.Node) sysfs.NetPair {
+func (a *Attributes) netPair(n *device.Node) netPair {
 	p, known := a.pairs[n.Path]
 	if !known {
-		p = a.sysfs.NetPair(n.SysPath)
+		p = readPair(a.sysfs, n.SysPath)
 		a.pairs[n.Path] = p
 	}
 	return p
@@ -116,7 +234,7 @@ type traffic struct {
 
 // ownNet assigns an interface to its hardware, like own for nodes. It returns false if the
 // interface must be left out, because its hardware was removed or is unknown.
-func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
+func (c *scan) ownNet(n *device.Node, i netInterface) bool {
 	bus, dir := c.busDevice(n.SysPath)
 	h := c.hardware[dir]
 	if dir != "" && h == nil {
@@ -132,33 +250,33 @@ func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
 	n.Hardware = h
 	h.Nets = append(h.Nets, n)
 	c.place(n)
-	n.Index = i.DevPort
-	if i.DevPort <= 0 && i.DevID > 0 {
+	n.Index = i.devPort
+	if i.devPort <= 0 && i.devID > 0 {
 		// Some drivers of CAN cards with several channels still set this instead of dev_port.
-		n.Index = i.DevID
+		n.Index = i.devID
 	}
 	return true
 }
 
 // partOf describes an interface that is part of another interface, or that has other interfaces as
 // its parts. all are the interfaces of the host by name.
-func partOf(i sysfs.NetInterface, all map[string]sysfs.NetInterface) string {
-	if i.Master != "" {
-		master := all[i.Master]
-		if master.Bridge {
-			return "a port of bridge " + i.Master
+func partOf(i netInterface, all map[string]netInterface) string {
+	if i.master != "" {
+		master := all[i.master]
+		if master.bridge {
+			return "a port of bridge " + i.master
 		}
-		if master.Bond {
-			return "a member of " + i.Master
+		if master.bond {
+			return "a member of " + i.master
 		}
-		return "a part of " + i.Master
+		return "a part of " + i.master
 	}
 	switch {
-	case len(i.Uppers) > 0:
-		return "the link below " + strings.Join(i.Uppers, ", ")
-	case i.Bridge:
+	case len(i.uppers) > 0:
+		return "the link below " + strings.Join(i.uppers, ", ")
+	case i.bridge:
 		return "a bridge"
-	case i.Bond:
+	case i.bond:
 		return "a bond"
 	}
 	return ""

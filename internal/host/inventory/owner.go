@@ -56,12 +56,12 @@ func (c *scan) locateEach(nodes []*node) (failed problems) {
 // node before its number (device_del in drivers/base/core.c). If the node still exists, its
 // number is looked up again, because the next device may have reused both meanwhile.
 func (c *scan) locateNode(n *node, failed *problems) bool {
-	dir, err := c.sysfs.NodeDir(&n.Node)
+	dir, err := c.nodeDir(n)
 	if dir == "" && err == nil {
 		if !c.tree.stillHas(n) {
 			return false
 		}
-		dir, err = c.sysfs.NodeDir(&n.Node)
+		dir, err = c.nodeDir(n)
 	}
 	failed.add(n.Path, err)
 	if dir == "" {
@@ -69,8 +69,9 @@ func (c *scan) locateNode(n *node, failed *problems) bool {
 	}
 	subsystem := virtualSubsystem(dir)
 	if subsystem == "" {
-		subsystem, err = c.sysfs.Subsystem(dir)
-		failed.add(dir, err)
+		d := c.sysfs.Dir(dir)
+		subsystem = d.LinkBase("subsystem")
+		failed.add(dir, d.Err())
 	}
 	if subsystem == "" && !c.sysfs.Exists(dir) {
 		return false
@@ -79,6 +80,21 @@ func (c *scan) locateNode(n *node, failed *problems) bool {
 	n.SysPath = dir
 	n.Subsystem = subsystem
 	return true
+}
+
+// nodeDir returns the device directory of the number of a node, or an empty string if the kernel has no
+// such device. Every device with a number has a link below dev, whatever its class
+// (device_create_sys_dev_entry in drivers/base/core.c).
+func (c *scan) nodeDir(n *node) (string, error) {
+	links := "dev/char"
+	if n.Type == device.BlockNode {
+		links = "dev/block"
+	}
+	dir, err := c.sysfs.Device(links, fmt.Sprintf("%d:%d", n.Major, n.Minor))
+	if sysfs.Gone(err) {
+		return "", nil
+	}
+	return dir, err
 }
 
 // virtualSubsystem returns the subsystem of a device without a parent, or an empty string for other
@@ -96,9 +112,10 @@ func virtualSubsystem(dir string) string {
 // dropCopies separates nodes from sysfs that have the number of the kernel's node, at another path.
 func (c *scan) dropCopies(same []*node) {
 	dir := same[0].SysPath
-	name, err := c.sysfs.DevName(dir)
+	// Some kernels take the device's lock for this read, so that a scan must not do it for every device.
+	uevent, err := c.sysfs.Text(dir, "uevent")
 	c.problems.add(dir, err)
-	kernelPath := hostDev + "/" + name
+	kernelPath := hostDev + "/" + devName(uevent)
 	hasKernelNode := slices.ContainsFunc(same, func(n *node) bool {
 		return n.Path == kernelPath
 	})
@@ -112,6 +129,18 @@ func (c *scan) dropCopies(same []*node) {
 			n.Subsystem = ""
 		}
 	}
+}
+
+// devName returns the path below /dev that the kernel chose for the node of a device,
+// "bus/usb/001/004".
+func devName(uevent string) string {
+	for line := range strings.Lines(uevent) {
+		name, isDevName := strings.CutPrefix(line, "DEVNAME=")
+		if isDevName {
+			return strings.TrimSpace(name)
+		}
+	}
+	return ""
 }
 
 // own assigns each node to its hardware, once all hardware of the buses is known. It returns the
@@ -210,11 +239,12 @@ func (c *scan) place(n *device.Node) {
 	}
 	switch n.Subsystem {
 	case "tty":
-		// …/ttyUSB0/tty/ttyUSB0: the port is the parent of the class device.
-		port := up(up(n.SysPath))
-		n.Index = fact(c, port, c.sysfs.PortNumber)
+		// …/ttyUSB0/tty/ttyUSB0: the port is the parent of the class device. Its number at its adapter is from
+		// 0 (port_number_show in drivers/usb/serial/bus.c).
+		n.Index = c.number(up(up(n.SysPath)), "port_number")
 	case "video4linux":
-		n.Index = fact(c, n.SysPath, c.sysfs.VideoIndex)
+		// From 0 at its device (index_show in drivers/media/v4l2-core/v4l2-dev.c).
+		n.Index = c.number(n.SysPath, "index")
 	case "block", "bsg", "scsi_generic", "scsi_tape", "scsi_changer":
 		n.Index = c.scsiIndex(n)
 	}
@@ -245,7 +275,8 @@ func (c *scan) scsiIndex(n *device.Node) int {
 		if ataPort == "" {
 			return index
 		}
-		port := fact(c, ataPort, c.sysfs.ATAPort)
+		// From 1 at the controller (drivers/ata/libata-transport.c).
+		port := c.number(ataPort+"/ata_port/"+base(ataPort), "port_no")
 		if port < 1 {
 			return -1
 		}
@@ -294,7 +325,7 @@ func busDevice(dir string) (bus device.Bus, found string) {
 		}
 		name := dir[start:end]
 		isUSB := device.IsRootHubName(name) || inUSB && isUSBChild(prev, name)
-		isPCI := inPCI && (device.IsPCIAddress(name) || sysfs.IsSubFunction(name))
+		isPCI := inPCI && (device.IsPCIAddress(name) || isSubFunction(name))
 		switch {
 		case prev == "net":
 			// The name of a network interface is arbitrary, and usb0 by default for some

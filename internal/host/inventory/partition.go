@@ -2,7 +2,11 @@ package inventory
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -40,19 +44,60 @@ func (c *scan) partitions() map[*device.Hardware]*device.Hardware {
 		return nil
 	}
 	// KFD announces no change of partitions, so that every scan reads its nodes.
-	nodes, unreadable, err := c.sysfs.KFDNodes()
-	const subject = "class/kfd/kfd/topology"
-	c.problems.add(subject, err)
-	if unreadable > len(functions) {
-		c.problems.add(subject, errPartitions)
-	}
 	gpus := make(map[*device.Hardware]*device.Hardware)
-	for _, n := range nodes {
-		partition := minors[n.RenderMinor]
-		gpu := functions[n.Function]
+	unreadable := 0
+	for _, name := range c.kfdNodes() {
+		properties, err := c.sysfs.Text(kfdNodes+"/"+name, "properties")
+		if errors.Is(err, unix.EPERM) {
+			unreadable++
+			continue
+		}
+		// The driver replaces its nodes when partitions change.
+		c.problems.add(kfdNodes+"/"+name, err)
+		minor, function := parseKFDNode(properties)
+		partition := minors[minor]
+		gpu := functions[function]
 		if partition != nil && gpu != nil {
 			gpus[partition] = gpu
 		}
 	}
+	if unreadable > len(functions) {
+		c.problems.add(kfdNodes, errPartitions)
+	}
 	return gpus
+}
+
+// kfdNodes is the directory of AMD's compute driver with one directory per node: a CPU, a GPU,
+// or a partition of a GPU that is in use (kfd_build_sysfs_node_entry in
+// drivers/gpu/drm/amd/amdkfd/kfd_topology.c). The kernel shows a GPU only to processes whose device cgroup permits
+// its render node (node_show in the same file), so that containers without privileges can't read it.
+const kfdNodes = "devices/virtual/kfd/kfd/topology/nodes"
+
+// kfdNodes lists the nodes. A host without AMD's compute driver has none.
+func (c *scan) kfdNodes() []string {
+	names, err := c.sysfs.Names(kfdNodes)
+	if !notExist(err) {
+		c.problems.add(kfdNodes, err)
+	}
+	return names
+}
+
+// parseKFDNode parses the properties of a node, one "name value" per line. It returns the minor number of the DRM
+// render node, which a CPU does not have, and the address of the PCI function of the GPU, "0000:05:00.0".
+func parseKFDNode(properties string) (minor uint32, function string) {
+	values := make(map[string]uint64)
+	for line := range strings.Lines(properties) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		value, err := strconv.ParseUint(text, 10, 64)
+		if err == nil {
+			values[name] = value
+		}
+	}
+	// The location is the number of the bus and of the device. The number of the function is
+	// replaced by the number of the partition (kfd_topology_add_device in kfd_topology.c).
+	location := values["location_id"]
+	bus := location >> 8 & 0xff
+	slot := location >> 3 & 0x1f
+	function = fmt.Sprintf("%04x:%02x:%02x.0", values["domain"], bus, slot)
+	return uint32(values["drm_render_minor"]), function
 }

@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path"
+	"strconv"
+	"strings"
 
 	"github.com/jaypipes/ghw"
 
@@ -35,83 +38,139 @@ func newGHW() (*ghw.PCIInfo, error) {
 	return info, nil
 }
 
-// function reads one PCI function or sub-function. ghw identifies the function. ghw's own list of
-// functions is not used, because it is empty if one function is unreadable, as in each scan during
-// a removal.
-func (s *Scanner) function(dir string) (*sysfs.PCIFunction, error) {
-	if sysfs.IsSubFunction(base(dir)) {
-		return s.subFunction(dir)
-	}
-	// After an error, the readable part is returned with it.
-	read, modalias, err := s.sysfs.PCIFunction(dir)
-	f := &read
-	f.VFIO = isVFIO(f.Driver)
-	parser, parserErr := s.ghw()
-	if parserErr != nil {
-		return f, parserErr
-	}
-	d := parser.ParseDevice(f.Address, modalias)
-	if d == nil {
-		return f, cmp.Or(err, fmt.Errorf("modalias: %q has no identifiers", modalias))
-	}
-	f.Vendor = d.Vendor.ID
-	f.Device = d.Product.ID
-	f.SubVendor = d.Subsystem.VendorID
-	f.SubDevice = d.Subsystem.ID
-	f.Class = d.Class.ID + d.Subclass.ID + d.ProgrammingInterface.ID
-	return f, err
+// function is a PCI function or sub-function on its bus, as far as it could be read.
+type function struct {
+	sysfs.Entry
+	// PCI has no number of a virtual function: only its physical function has that, see readVirtual.
+	device.PCI
+	// pfDir is the directory of the physical function of a virtual function.
+	pfDir string
+	numa  int // -1 if it is unknown
+	err   error
 }
 
-// subFunction reads a part of a PCI function that has interfaces and nodes of its own,
+// auxiliary is the bus of sub-functions.
+const auxiliary device.Bus = "auxiliary"
+
+// isSubFunction reports whether name is the name of a sub-function, "mlx5_core.sf.4": driver,
+// kind and a number that counts over the machine
+// (Documentation/driver-api/auxiliary_bus.rst).
+func isSubFunction(name string) bool {
+	_, number, isKind := strings.Cut(name, ".sf.")
+	return isKind && device.IsDigits(number)
+}
+
+// readFunction reads one PCI function or sub-function. ghw identifies the function. ghw's own list of
+// functions is not used, because it is empty if one function is unreadable, as in each scan during
+// a removal.
+func (s *Scanner) readFunction(f *function) {
+	if isSubFunction(f.Name) {
+		s.readSubFunction(f)
+	} else {
+		f.err = s.readPCI(f, f.Path)
+	}
+}
+
+// readPCI reads the attributes of a function that do not change while it has its driver
+// (Documentation/ABI/testing/sysfs-bus-pci). Gone reports whether the error means that the function was removed.
+func (s *Scanner) readPCI(f *function, dir string) error {
+	d := s.sysfs.Dir(dir)
+	f.PCI = device.PCI{
+		Address:    base(dir),
+		Revision:   strings.TrimPrefix(d.Attr("revision"), "0x"),
+		Driver:     d.LinkBase("driver"),
+		IOMMUGroup: d.LinkBase("iommu_group"),
+		SRIOV:      "none",
+		VF:         -1,
+	}
+	f.VFIO = isVFIO(f.Driver)
+	f.numa = d.Number("numa_node")
+	if d.Number("sriov_totalvfs") > 0 {
+		f.SRIOV = "pf"
+	}
+	// The link belongs to the virtual function itself. The kernel announces the physical function only
+	// after the last of its virtual functions (sriov_enable in drivers/pci/iov.c).
+	if physfn := d.Link("physfn"); physfn != "" {
+		f.pfDir = path.Join(dir, physfn)
+		f.PF = base(physfn)
+		f.SRIOV = "vf"
+	}
+	// It contains the class and the identifiers of vendor, device and subsystem. The kernel removes a function from
+	// the bus first, then its attributes, and this attribute last.
+	modalias := d.Attr("modalias")
+	err := d.Err()
+	if modalias == "" {
+		_, onBus := s.sysfs.Device(busDir(device.PCIBus), f.Address)
+		err = errors.Join(err, onBus)
+	}
+	parser, parserErr := s.ghw()
+	if parserErr != nil {
+		return parserErr
+	}
+	identified := parser.ParseDevice(f.Address, modalias)
+	if identified == nil {
+		return cmp.Or(err, fmt.Errorf("modalias: %q has no identifiers", modalias))
+	}
+	f.Vendor = identified.Vendor.ID
+	f.Device = identified.Product.ID
+	f.SubVendor = identified.Subsystem.VendorID
+	f.SubDevice = identified.Subsystem.ID
+	f.Class = identified.Class.ID + identified.Subclass.ID + identified.ProgrammingInterface.ID
+	return err
+}
+
+// readSubFunction reads a part of a PCI function that has interfaces and nodes of its own,
 // like a virtual function, but is on the auxiliary bus
 // (Documentation/networking/devlink/devlink-port.rst). It has the identifiers and the NUMA
 // node of the function above it.
-func (s *Scanner) subFunction(dir string) (*sysfs.PCIFunction, error) {
-	f, err := s.function(up(dir))
-	number, driver, ownErr := s.sysfs.SubFunction(dir)
+func (s *Scanner) readSubFunction(f *function) {
+	err := s.readPCI(f, up(f.Path))
+	d := s.sysfs.Dir(f.Path)
 	f.PF = f.Address
-	f.PFDir = ""
-	f.Address = base(dir)
+	f.pfDir = ""
+	f.Address = f.Name
 	f.IOMMUGroup = ""
-	f.Driver = driver
+	f.Driver = d.LinkBase("driver")
 	f.VFIO = false
 	f.SRIOV = "sf"
-	f.VF = number
-	return f, errors.Join(err, ownErr)
+	f.VF = d.Number("sfnum")
+	var onBus error
+	if f.VF < 0 {
+		_, onBus = s.sysfs.Device(busDir(auxiliary), f.Name)
+	}
+	f.err = errors.Join(err, d.Err(), onBus)
 }
 
-// functionOnBus is an entry of the bus, and what could be read of its function.
-type functionOnBus struct {
-	sysfs.Entry
-	read *sysfs.PCIFunction
-	err  error
-}
-
-// readPCI adds every PCI function of the host.
-func (s *Scanner) readPCI(c *scan) {
-	entries := c.onBus(device.PCIBus, s.sysfs.PCI)
-	functions := make([]functionOnBus, len(entries))
-	for i, e := range entries {
-		functions[i].Entry = e
+// readFunctions adds every PCI function of the host, and their sub-functions.
+func (s *Scanner) readFunctions(c *scan) {
+	var functions []function
+	for _, e := range c.onBus(device.PCIBus) {
+		functions = append(functions, function{Entry: e})
+	}
+	for _, e := range c.onBus(auxiliary) {
+		if isSubFunction(e.Name) && device.IsPCIAddress(base(up(e.Path))) {
+			functions = append(functions, function{Entry: e})
+		}
 	}
 	// They take most of the time of a scan of a large host.
-	inHalves(functions, func(half []functionOnBus) problems {
+	inHalves(functions, func(half []function) problems {
 		for i := range half {
-			half[i].read, half[i].err = s.function(half[i].Path)
+			s.readFunction(&half[i])
 		}
 		return nil
 	})
-	inodes := make(map[string]uint64, len(entries))
+	inodes := make(map[string]uint64, len(functions))
 	numbers := make(map[string]map[string]int) // of the virtual functions of each physical function
-	for _, f := range functions {
+	for i := range functions {
+		f := &functions[i]
 		inodes[f.Path] = f.Ino
 		s.readVirtual(c, f, numbers)
 		h := &device.Hardware{
 			Bus:  device.PCIBus,
 			Path: f.Path,
 			Name: f.Name,
-			NUMA: f.read.NUMA,
-			PCI:  &f.read.PCI,
+			NUMA: f.numa,
+			PCI:  &f.PCI,
 		}
 		if !sysfs.Gone(f.err) {
 			c.problems.add(f.Path, f.err)
@@ -143,53 +202,75 @@ type virtualFunction struct {
 // readVirtual completes a virtual function. The number is only in the name of a link of the physical
 // function. The kernel removes both links before it unbinds the driver of a virtual function and removes
 // it (pci_iov_remove_virtfn in drivers/pci/iov.c), so that a function that was a virtual one stays one.
-func (s *Scanner) readVirtual(c *scan, f functionOnBus, numbers map[string]map[string]int) {
-	p := f.read
+func (s *Scanner) readVirtual(c *scan, f *function, numbers map[string]map[string]int) {
 	known, isKnown := s.virtual[f.Path]
 	isSame := isKnown && f.Ino != 0 && known.inode == f.Ino
 	if isSame {
-		p.SRIOV = "vf"
-		p.PF = known.pf
-		p.VF = known.number
+		f.SRIOV = "vf"
+		f.PF = known.pf
+		f.VF = known.number
 		return
 	}
-	if p.PFDir == "" {
+	if f.pfDir == "" {
 		return
 	}
-	if numbers[p.PFDir] == nil {
-		read, err := c.sysfs.VirtFns(p.PFDir)
-		c.problems.add(p.PFDir, err)
-		numbers[p.PFDir] = read
+	if numbers[f.pfDir] == nil {
+		numbers[f.pfDir] = c.numbersOfVFs(f.pfDir)
 	}
-	number, isNumbered := numbers[p.PFDir][f.Path]
+	number, isNumbered := numbers[f.pfDir][f.Path]
 	if isNumbered {
-		p.VF = number
+		f.VF = number
 	}
 	if isNumbered && f.Ino != 0 {
 		s.virtual[f.Path] = virtualFunction{
 			inode:  f.Ino,
-			pf:     p.PF,
+			pf:     f.PF,
 			number: number,
 		}
 	}
 }
 
-// readMDevs adds the mediated devices of the host. Their parents are above them in
-// sysfs, so that finish finds them like any other parent.
+// numbersOfVFs returns the numbers of the existing virtual functions of a physical function,
+// by directory. The links virtfn0, virtfn1, … contain the numbers.
+func (c *scan) numbersOfVFs(dir string) map[string]int {
+	targets, err := c.sysfs.LinksWith(dir, "virtfn")
+	c.problems.add(dir, err)
+	numbers := make(map[string]int, len(targets))
+	for digits, function := range targets {
+		n, parseErr := strconv.Atoi(digits)
+		if parseErr == nil && n >= 0 {
+			numbers[function] = n
+		}
+	}
+	return numbers
+}
+
+// readMDevs adds the mediated devices of the host (Documentation/driver-api/vfio-mediated-device.rst). Their parents
+// are above them in sysfs, so that finish finds them like any other parent.
 func (c *scan) readMDevs() {
-	for _, e := range c.onBus(device.MDevBus, c.sysfs.MDevs) {
-		m, err := c.sysfs.MDev(e.Path)
+	for _, e := range c.onBus(device.MDevBus) {
+		d := c.sysfs.Dir(e.Path)
+		m := &device.MDev{
+			UUID:       e.Name,
+			Type:       d.LinkBase("mdev_type"),
+			IOMMUGroup: d.LinkBase("iommu_group"),
+		}
 		// It was removed after the listing.
 		if !c.sysfs.Exists(e.Path) {
 			continue
 		}
-		c.problems.add(e.Path, err)
+		c.ended(d)
+		if m.Type != "" {
+			// Types are in the parent device (create_mdev_supported_type in
+			// drivers/vfio/mdev/mdev_sysfs.c).
+			m.Name = c.attr(up(e.Path)+"/mdev_supported_types/"+m.Type, "name")
+		}
 		c.add(&device.Hardware{
 			Bus:  device.MDevBus,
 			Path: e.Path,
 			Name: e.Name,
 			NUMA: -1,
-			MDev: &m,
+			MDev: m,
 		})
 		c.hasMDevs = true
 	}

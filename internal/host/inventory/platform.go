@@ -45,7 +45,9 @@ func (c *scan) platformDir(node string) (dir, subsystem string) {
 	}
 	counted := "" // the nearest device with a counted name
 	for dir := up(node); dir != ""; dir = up(dir) {
-		subsystem := fact(c, dir, c.sysfs.Subsystem)
+		d := c.sysfs.Dir(dir)
+		subsystem := d.LinkBase("subsystem")
+		c.ended(d)
 		if !slices.Contains(firmwareBuses, subsystem) {
 			continue
 		}
@@ -143,17 +145,34 @@ func (c *scan) firmwarePlace(n *device.Node) (place string, isKnown bool) {
 	return "", false
 }
 
-// label returns the name of a sensor or an adapter. The name of a multiplexed bus starts with the
-// name of the bus above, which is removed (i2c_mux_add_adapter in drivers/i2c/i2c-mux.c).
+// label returns the label of a sensor or an adapter from the firmware, otherwise its name from the driver. The
+// name of a multiplexed bus starts with the name of the bus above, which is removed (i2c_mux_add_adapter in
+// drivers/i2c/i2c-mux.c).
 func (c *scan) label(n *device.Node) string {
-	label := fact(c, n.SysPath, c.sysfs.Label)
+	label := c.attr(n.SysPath, "label")
+	if label == "" {
+		label = c.attr(n.SysPath, "name")
+	}
 	busAbove := base(up(up(up(n.SysPath))))
 	return strings.TrimPrefix(label, busAbove+"-")
 }
 
-// firmwareNode returns the path of a device in the tables of the firmware, empty if it has none.
+// firmwareNode returns the name of a device in the tables of the firmware: the path in a device tree,
+// "soc/i2c@7e804000", or the name of an ACPI device, "SMO9210:00". If the kernel counts the names of
+// the ACPI devices, it is their path. It is empty if the firmware does not describe the device
+// (Documentation/ABI/testing/sysfs-firmware-ofw and sysfs-bus-acpi).
 func (c *scan) firmwareNode(dir string) string {
-	return fact(c, dir, c.sysfs.FirmwareNode)
+	d := c.sysfs.Dir(dir)
+	defer c.ended(d)
+	_, node, isInTree := strings.Cut(d.Link("of_node"), "/devicetree/base/")
+	if isInTree {
+		return node
+	}
+	name := d.LinkBase("firmware_node")
+	if strings.HasPrefix(name, "device:") {
+		name = c.attr(dir+"/firmware_node", "path")
+	}
+	return strings.TrimPrefix(name, `\`)
 }
 
 // joinNotEmpty joins two texts with a dot, unless one of them is empty.

@@ -87,7 +87,7 @@ func New(o Options) *Scanner {
 		virtual: make(map[string]virtualFunction),
 	}
 	s.usb.read = func(dir string) (device.USB, error) {
-		return s.sysfs.USBDevice(dir) // Read replaces s.sysfs
+		return readUSB(s.sysfs, dir) // Read replaces s.sysfs
 	}
 	late := func() {
 		watch.Signal(s.answers)
@@ -145,7 +145,7 @@ func (s *Scanner) addEvents(b Batch, now time.Time) {
 // scanResult is the part of a scan that Scanner and Attributes need later.
 type scanResult struct {
 	*device.Snapshot
-	netInterfaces map[string]sysfs.NetInterface // by name
+	netInterfaces map[string]netInterface // by name
 }
 
 // scan scans the host. Only a scan without an error has a snapshot. The lock is held.
@@ -172,7 +172,7 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 	base.problems = tree.problems
 	located := base.locate(tree.sortedNodes())
 	s.readUSB(ctx, base)
-	s.readPCI(base)
+	s.readFunctions(base)
 	base.readMDevs()
 	base.nodes = base.own(located)
 	if err := ctx.Err(); err != nil {
@@ -227,12 +227,13 @@ func (c *scan) copy() *scan {
 }
 
 // onBus lists the devices on a bus. A bus that the kernel does not have has no devices.
-func (c *scan) onBus(bus device.Bus, list func() ([]sysfs.Entry, error)) []sysfs.Entry {
-	entries, err := list()
+func (c *scan) onBus(bus device.Bus) []sysfs.Entry {
+	dir := busDir(bus)
+	entries, err := c.sysfs.Entries(dir)
 	if notExist(err) {
 		return nil
 	}
-	c.problems.add("bus/"+string(bus)+"/devices", err)
+	c.problems.add(dir, err)
 	// Nodes of devices on such a bus are left out, see leaveOut.
 	if err != nil && entries == nil {
 		c.noBus = append(c.noBus, bus)
@@ -240,12 +241,24 @@ func (c *scan) onBus(bus device.Bus, list func() ([]sysfs.Entry, error)) []sysfs
 	return entries
 }
 
-// fact reads data of a directory, and records an error as a problem of the directory. After an
-// error, it returns what could be read.
-func fact[V any](c *scan, dir string, read func(string) (V, error)) V {
-	v, err := read(dir)
-	c.problems.add(dir, err)
-	return v
+// busDir is the directory of the devices on a bus.
+func busDir(bus device.Bus) string { return "bus/" + string(bus) + "/devices" }
+
+// ended records the errors of reads as problems of their directory.
+func (c *scan) ended(d *sysfs.Dir) { c.problems.add(d.Path, d.Err()) }
+
+// number reads a number that a device may have, or -1.
+func (c *scan) number(dir, name string) int {
+	d := c.sysfs.Dir(dir)
+	defer c.ended(d)
+	return d.Number(name)
+}
+
+// attr reads an attribute that a device may have.
+func (c *scan) attr(dir, name string) string {
+	d := c.sysfs.Dir(dir)
+	defer c.ended(d)
+	return d.Attr(name)
 }
 
 // inHalves has two goroutines read a half of a list each, and returns the problems of both: serve runs
@@ -329,7 +342,7 @@ type scan struct {
 	unread        map[string]device.UnreadHardware // PCI functions and USB devices by path
 	unreadPCI     map[string]*device.Hardware      // PCI functions by path, with their readable attributes
 	noBus         []device.Bus                     // buses that could not be listed
-	netInterfaces map[string]sysfs.NetInterface    // by name
+	netInterfaces map[string]netInterface          // by name
 	problems      problems
 }
 
@@ -360,7 +373,7 @@ func (c *scan) finish() {
 		// A PCI function has read its own, and a USB device has the one of its controller.
 		switch h.Bus {
 		case device.PlatformBus, device.MDevBus:
-			h.NUMA = c.numa(h.Path)
+			h.NUMA = c.number(h.Path, "numa_node")
 		}
 		if h.NUMA < 0 {
 			h.NUMA = parentNUMA
@@ -402,15 +415,10 @@ func (c *scan) above(dir string) (parent *device.Hardware, numa int) {
 			return h, numa
 		}
 		if numa < 0 {
-			numa = c.numa(dir)
+			numa = c.number(dir, "numa_node")
 		}
 	}
 	return nil, numa
-}
-
-// numa returns the NUMA node of dir, or -1 if the kernel does not know it.
-func (c *scan) numa(dir string) int {
-	return fact(c, dir, c.sysfs.NUMANode)
 }
 
 // up returns the parent of a device directory, or an empty string at the top.

@@ -3,8 +3,10 @@ package inventory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +39,7 @@ var (
 func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 	var devices, interfaces []sysfs.Entry
 	paths := make(map[string]bool)
-	for _, e := range c.onBus(device.USBBus, s.sysfs.USB) {
+	for _, e := range c.onBus(device.USBBus) {
 		// "1-2:1.0" is interface 0 in configuration 1 of device "1-2" (usb_set_configuration in
 		// drivers/usb/core/message.c).
 		if strings.Contains(e.Name, ":") {
@@ -98,7 +100,7 @@ func (c *scan) readUSBInterface(e sysfs.Entry) {
 	if h == nil || h.USB == nil {
 		return
 	}
-	i, err := c.sysfs.USBInterface(e.Path)
+	i, err := readInterface(c.sysfs, e)
 	if sysfs.Gone(err) {
 		return
 	}
@@ -111,6 +113,57 @@ func (c *scan) readUSBInterface(e sysfs.Entry) {
 			return list[i].Number < list[j].Number
 		})
 	}
+}
+
+// readUSB reads the attributes of one device
+// (Documentation/ABI/testing/sysfs-bus-usb). It returns the readable attributes and the errors
+// of the others. Gone reports whether the error means that the device was removed.
+//
+// The kernel takes the device's lock for serial, manufacturer and product
+// (usb_string_attr in drivers/usb/core/sysfs.c). It holds the lock while a driver probes the device and
+// during a reset, which can take seconds.
+func readUSB(fs sysfs.FS, dir string) (u device.USB, err error) {
+	// The kernel adds a device to the bus when it has all its attributes (device_add in
+	// drivers/base/core.c). Before that, its serial number may be missing.
+	current, err := fs.Device(busDir(device.USBBus), base(dir))
+	if err != nil {
+		return u, err
+	}
+	if current != dir {
+		return u, fmt.Errorf("is at another port: %w", sysfs.ErrGone)
+	}
+	d := fs.Dir(dir)
+	for _, f := range u.Files() {
+		*f.Value = d.Attr(f.Name)
+	}
+	err = d.Err()
+	if err == nil && u.Vendor == "" {
+		err = fmt.Errorf("idVendor: %w", sysfs.ErrGone)
+	}
+	u.Vendor = strings.ToLower(u.Vendor)
+	u.Product = strings.ToLower(u.Product)
+	u.Class = strings.ToLower(u.Class)
+	return u, err
+}
+
+// readInterface reads the attributes of one interface. Its name contains its number, "1-1.4:1.0"
+// (usb_set_configuration in drivers/usb/core/message.c). It returns the readable attributes and
+// the errors of the others.
+func readInterface(fs sysfs.FS, e sysfs.Entry) (i device.USBInterface, err error) {
+	d := fs.Dir(e.Path)
+	i.Driver = d.LinkBase("driver")
+	i.Class = strings.ToLower(d.Attr("bInterfaceClass"))
+	err = d.Err()
+	if err == nil && i.Class == "" {
+		err = fmt.Errorf("bInterfaceClass: %w", sysfs.ErrGone)
+	}
+	var nameErr error
+	i.Number, nameErr = strconv.Atoi(e.Name[strings.LastIndexByte(e.Name, '.')+1:])
+	if nameErr != nil {
+		i.Number = -1
+		nameErr = fmt.Errorf("%q is not the name of an interface", e.Name)
+	}
+	return i, errors.Join(nameErr, err)
 }
 
 // usbController returns the name of the host controller of a USB device: a PCI address or

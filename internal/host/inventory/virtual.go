@@ -145,22 +145,29 @@ func (c *scan) namespace(n *device.Node) *device.Hardware {
 		return unread
 	}
 	if owner == nil || len(controllers) > 1 {
-		disk := namespaceDir(n)
-		n.Namespace = fact(c, disk, c.sysfs.WWID)
+		// Its UUID, NGUID or EUI-64, or the kernel's substitute for them (wwid_show in
+		// drivers/nvme/host/sysfs.c).
+		n.Namespace = c.attr(namespaceDir(n), "wwid")
 	}
 	return owner
 }
 
-// nvmeControllers returns the directories of the controllers of a namespace in an NVMe subsystem.
-// The result is nil for other nodes.
+// nvmeControllers returns the directories of the controllers of a namespace in an NVMe subsystem, which share its
+// namespaces (nvme_init_subsystem in drivers/nvme/host/core.c). The result is nil for other nodes.
 func (c *scan) nvmeControllers(n *device.Node) []string {
 	below, isInSubsystem := strings.CutPrefix(n.SysPath, nvmeSubsystemDir)
 	if !isInSubsystem {
 		return nil
 	}
 	name, _, _ := strings.Cut(below, "/")
-	dirs, err := c.sysfs.NVMeControllers(nvmeSubsystemDir + name)
+	controllers, err := c.sysfs.LinksWith(nvmeSubsystemDir+name, "nvme")
 	c.problems.add(n.SysPath, err)
+	var dirs []string
+	for number, dir := range controllers {
+		if device.IsDigits(number) {
+			dirs = append(dirs, dir)
+		}
+	}
 	return dirs
 }
 

@@ -131,7 +131,8 @@ func (fs FS) Attribute(file string) (string, error) {
 	st := fs.stat(file)
 	kind := st.Mode & unix.S_IFMT
 	if kind == unix.S_IFLNK && isNamingLink(name) {
-		return fs.linkBase(dir, name)
+		d := fs.Dir(dir)
+		return d.LinkBase(name), d.Err()
 	}
 	// A missing file is reported by the read.
 	isPublic := st.Mode&unix.S_IROTH != 0

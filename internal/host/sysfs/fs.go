@@ -1,10 +1,9 @@
-// Package sysfs reads attributes of devices below /sys, without policy.
+// Package sysfs reads files, links and directories below /sys, without knowledge of devices.
 //
-// It opens only attributes that have a function here or that a configuration names
-// (FS.Attribute), because sysfs has files that wait for the device, that take its lock, or that act
-// when they are read. A directory is given by its path relative to the root, "devices/pci0000:00".
-// Uevents use the same path with a leading slash. A missing attribute is not an error: its value is
-// an empty string, or -1 if it is a number.
+// Callers name each attribute that they read, because sysfs has files that wait for the device, that take its
+// lock, or that act when they are read. A directory is given by its path relative to the root,
+// "devices/pci0000:00". Uevents use the same path with a leading slash. A missing attribute is not an error: its
+// value is an empty string, or -1 if it is a number.
 package sysfs
 
 import (
@@ -12,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -68,7 +66,7 @@ func retry(call func() (int, error)) (int, error) {
 const maxAttr = 4096
 
 // Entry is one symbolic link of a directory such as bus/pci/devices: the name of a
-// device and its directory.
+// Device and its directory.
 type Entry struct {
 	Name string
 	Path string
@@ -115,96 +113,42 @@ func Gone(err error) bool {
 	return false
 }
 
-// errGone is the error of a removed device.
-const errGone = unix.ENODEV
+// ErrGone is the error of a removed device.
+const ErrGone = unix.ENODEV
 
 func (fs FS) abs(rel string) string { return fs.root + "/" + rel }
 
-// attr reads one attribute, without its newline and control characters. A missing attribute is an
-// empty string. An error wraps the kernel's error and names the attribute.
-func (fs FS) attr(dir, name string) (string, error) {
-	var buf [maxAttr]byte
-	n, err := fs.read(dir, name, buf[:])
-	if err == unix.ENOENT || err == unix.ENOTDIR {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	return clean(buf[:n]), nil
-}
-
-// number reads a decimal number from an attribute. A missing attribute is -1.
-func (fs FS) number(dir, name string) (int, error) {
-	s, err := fs.attr(dir, name)
-	if s == "" {
-		return -1, err
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(s))
-	if err != nil {
-		return -1, fmt.Errorf("%s: %q is not a number", name, s)
-	}
-	return n, nil
-}
-
-// linkBase returns the last element of the target of the link dir/name, the name of a driver,
-// subsystem or group. It is empty if the link is missing.
-func (fs FS) linkBase(dir, name string) (string, error) {
-	target, err := fs.link(dir, name)
-	lastSlash := strings.LastIndexByte(target, '/')
-	return target[lastSlash+1:], err
-}
-
-// link returns the target of the link dir/name as written. It is empty if the link is missing.
-func (fs FS) link(dir, name string) (string, error) {
-	var buf [unix.PathMax]byte
-	n, err := fs.readlink(dir, name, buf[:])
-	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.EINVAL {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	fs.trace.link(dir, name, buf[:n])
-	return string(buf[:n]), nil
-}
-
-// linksWith returns the targets of the links in dir whose names begin with a prefix, as directories, by
+// LinksWith returns the targets of the links in dir whose names begin with a prefix, as directories, by
 // the rest of the name. It returns the readable links and the errors of the others.
-func (fs FS) linksWith(dir, prefix string) (map[string]string, error) {
-	names, err := fs.names(dir)
-	errs := []error{err}
+func (fs FS) LinksWith(dir, prefix string) (map[string]string, error) {
+	names, err := fs.Names(dir)
+	d := fs.Dir(dir)
 	targets := make(map[string]string)
 	for _, name := range names {
 		rest, hasPrefix := strings.CutPrefix(name, prefix)
 		if !hasPrefix {
 			continue
 		}
-		target, err := fs.link(dir, name)
+		target := d.Link(name)
 		if target != "" {
 			targets[rest] = path.Join(dir, target)
 		}
-		errs = append(errs, err)
 	}
-	return targets, errors.Join(errs...)
+	return targets, errors.Join(err, d.Err())
 }
 
-// entries reads a directory of links to devices, in no order. It leaves out names that accept rejects, links that
-// are removed meanwhile, and other files, such as bonding_masters in class/net. A nil accept accepts
-// all names. The error reports unreadable links. It wraps fs.ErrNotExist if the kernel does not have
-// the directory.
-func (fs FS) entries(dir string, accept func(name string) bool) ([]Entry, error) {
-	names, err := fs.names(dir)
+// Entries reads a directory of links to devices, in no order. It leaves out links that are removed meanwhile, and
+// other files, such as bonding_masters in class/net. The error reports unreadable links. It wraps fs.ErrNotExist if
+// the kernel does not have the directory.
+func (fs FS) Entries(dir string) ([]Entry, error) {
+	names, err := fs.Names(dir)
 	if err != nil {
 		return nil, err
 	}
 	list := make([]Entry, 0, len(names))
 	var errs []error
 	for _, name := range names {
-		if accept != nil && !accept(name) {
-			continue
-		}
-		target, err := fs.device(dir, name)
+		target, err := fs.Device(dir, name)
 		if err == nil {
 			// The inode is read last, so that a new link never has the inode of its predecessor.
 			list = append(list, Entry{
@@ -231,8 +175,8 @@ func (fs FS) inode(dir, name string) uint64 {
 	return ino
 }
 
-// names lists a directory, in no order.
-func (fs FS) names(dir string) ([]string, error) {
+// Names lists a directory, in no order.
+func (fs FS) Names(dir string) ([]string, error) {
 	f, err := os.OpenFile(fs.abs(dir), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
@@ -241,8 +185,8 @@ func (fs FS) names(dir string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// device returns the target of the link dir/name, a device directory.
-func (fs FS) device(dir, name string) (string, error) {
+// Device returns the target of the link dir/name, a device directory.
+func (fs FS) Device(dir, name string) (string, error) {
 	var buf [unix.PathMax]byte
 	n, err := fs.readlink(dir, name, buf[:])
 	if err != nil {
@@ -267,6 +211,13 @@ func (fs FS) readlink(dir, name string, buf []byte) (int, error) {
 	return retry(func() (int, error) {
 		return unix.Readlink(fs.abs(dir+"/"+name), buf)
 	})
+}
+
+// Text reads the start of an attribute that may have several lines. A missing attribute is an error.
+func (fs FS) Text(dir, name string) (string, error) {
+	var buf [maxAttr]byte
+	n, err := fs.read(dir, name, buf[:])
+	return string(buf[:n]), err
 }
 
 // read reads the start of a file with three system calls. os.ReadFile makes twice as

@@ -48,9 +48,9 @@ func TestAttrIsSafeToPrint(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := tree(t, map[string]string{"devices/a/serial": c.content}).attr("devices/a", "serial")
-			if err != nil || got != c.want {
-				t.Errorf("attr = %q, %v; want %q", got, err, c.want)
+			d := tree(t, map[string]string{"devices/a/serial": c.content}).Dir("devices/a")
+			if got := d.Attr("serial"); got != c.want || d.Err() != nil {
+				t.Errorf("Attr = %q, %v; want %q", got, d.Err(), c.want)
 			}
 		})
 	}
