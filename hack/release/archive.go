@@ -2,11 +2,8 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"time"
 )
@@ -33,22 +30,8 @@ func writeTar(w io.Writer, files []file) error {
 	return archive.Close()
 }
 
-// tarGzip returns a compressed archive.
-func tarGzip(level int, files []file) ([]byte, error) {
-	var archive bytes.Buffer
-	compressed, err := gzip.NewWriterLevel(&archive, level)
-	if err != nil {
-		return nil, err
-	}
-	if err := writeTar(compressed, files); err != nil {
-		return nil, err
-	}
-	err = compressed.Close()
-	return archive.Bytes(), err
-}
-
-// readDir reads the files below a directory, sorted by name, and prefixes their names.
-func readDir(dir, prefix string) (files []file, err error) {
+// readDir reads the files below a directory, sorted by name.
+func readDir(dir string) (files []file, err error) {
 	err = filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -58,37 +41,8 @@ func readDir(dir, prefix string) (files []file, err error) {
 			return err
 		}
 		data, err := os.ReadFile(name)
-		files = append(files, file{path.Join(prefix, filepath.ToSlash(below)), 0o644, data})
+		files = append(files, file{filepath.ToSlash(below), 0o644, data})
 		return err
 	})
 	return files, err
-}
-
-// untar unpacks an archive of regular files.
-func untar(archive, dir string) error {
-	f, err := os.Open(archive)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for r := tar.NewReader(f); ; {
-		header, err := r.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		data, err := io.ReadAll(r)
-		if err != nil {
-			return err
-		}
-		name := filepath.Join(dir, filepath.Clean("/"+header.Name))
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(name, data, 0o644); err != nil {
-			return err
-		}
-	}
 }

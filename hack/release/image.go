@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -16,45 +15,35 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-const (
-	// imageName is the name of the image in manifests.
-	imageName = "ghcr.io/" + imagePath
-	imagePath = "generic-dp/generic-dp"
-)
+// imageName is the name of the image in manifests.
+const imageName = "ghcr.io/generic-dp/generic-dp"
+
+// platform is a target platform, in Go's terms.
+type platform struct{ arch, arm string }
+
+// platforms are the platforms of releases.
+var platforms = []platform{{arch: "amd64"}, {arch: "arm64"}, {arch: "arm", arm: "7"}}
+
+func (p platform) String() string { return p.arch + p.arm }
 
 // imageArchive is the image's file in the output directory.
 const imageArchive = "generic-dp-image.tar"
 
-// image builds an OCI image for all platforms as an archive of an OCI image layout
-// (image-spec, image-layout.md), which skopeo, podman and containerd read, and its bill of
-// materials.
-func (r *release) image(ctx context.Context) ([]string, error) {
+// image builds an OCI image of the programs in the output directory, for all platforms, as an archive
+// of an OCI image layout (image-spec, image-layout.md), which skopeo, podman and containerd read.
+func (r *release) image() error {
 	index := mutate.IndexMediaType(v1.ImageIndex(empty.Index), types.OCIImageIndex)
-	var files []string
 	for _, p := range platforms {
-		binary, err := r.build(ctx, p)
+		img, err := r.platformImage(p)
 		if err != nil {
-			return nil, err
-		}
-		img, err := r.platformImage(p, binary)
-		if err != nil {
-			return nil, fmt.Errorf("image for %s: %w", p, err)
+			return fmt.Errorf("image for %s: %w", p, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add:        img,
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.arch, Variant: variant(p)}},
 		})
-		files = append(files, binary, binary+"-evict")
 	}
-	sbom := filepath.Join(r.out, "generic-dp.cdx.json")
-	if err := writeSBOM(sbom, r.version, files); err != nil {
-		return nil, err
-	}
-	archive := filepath.Join(r.out, imageArchive)
-	if err := r.writeLayout(archive, index); err != nil {
-		return nil, err
-	}
-	return append(files, archive, sbom), nil
+	return r.writeLayout(filepath.Join(r.out, imageArchive), index)
 }
 
 func variant(p platform) string {
@@ -66,7 +55,8 @@ func variant(p platform) string {
 
 // platformImage contains the binaries only. It runs as uid 0 without capabilities: the
 // kubelet's sockets belong to root.
-func (r *release) platformImage(p platform, binary string) (v1.Image, error) {
+func (r *release) platformImage(p platform) (v1.Image, error) {
+	binary := filepath.Join(r.out, "generic-dp-linux-"+p.String())
 	data, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, err
@@ -129,7 +119,7 @@ func (r *release) writeLayout(archive string, index v1.ImageIndex) error {
 	if err != nil {
 		return err
 	}
-	files, err := readDir(dir, "")
+	files, err := readDir(dir)
 	if err != nil {
 		return err
 	}
