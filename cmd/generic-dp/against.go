@@ -26,7 +26,7 @@ func (f *flags) compareWith(ctx context.Context, path string, after *agent.View)
 	if path == served {
 		before, err = f.served()
 	} else {
-		before, _, err = f.load(path)
+		before, err = f.load(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--against: %w", err)
@@ -43,7 +43,7 @@ func (f *flags) compareWith(ctx context.Context, path string, after *agent.View)
 // served loads the configuration that serve serves: the one at --config, or the last good one if
 // that is broken. If neither is usable, the error is about --config.
 func (f *flags) served() (*config.Config, error) {
-	cfg, _, err := f.load(f.config)
+	cfg, err := f.load(f.config)
 	good := configuration.LastGood(f.paths.StateDir)
 	if err == nil || good == nil {
 		return cfg, err

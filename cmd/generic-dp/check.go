@@ -82,7 +82,7 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 		Problems: []config.Problem{},
 		Notes:    []config.Problem{},
 	}
-	cfg, m, err := f.load(path)
+	cfg, err := f.load(path)
 	// errors.As stores the problems in the result if err contains some.
 	if errors.As(err, (*config.Problems)(&file.Problems)) {
 		return file, nil
@@ -109,7 +109,7 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 	for _, list := range [][]config.Problem{file.Problems, file.Notes} {
 		for i, p := range list {
 			if p.Line == 0 {
-				list[i] = m.Locate(cfg.Locate(p))
+				list[i] = cfg.Locate(p)
 			}
 		}
 	}

@@ -42,7 +42,7 @@ before you share it.`,
 		Args: cli.WantArgs(1, 1, "want one FILE, or - for standard output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// The permissions are not checked, since nothing is offered.
-			cfg, _, err := read(f.config)
+			cfg, err := read(f.config)
 			cfg, err = f.optional(cmd, cfg, err)
 			if err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
@@ -70,7 +71,7 @@ func readConfigurations(path string) ([]manifest.Configuration, error) {
 		return nil, err
 	}
 	for i := range found {
-		if _, err := found[i].Parse(); err != nil {
+		if _, err := config.Parse(found[i].Files...); err != nil {
 			return nil, err
 		}
 	}
