@@ -48,7 +48,7 @@ func modelCondition(h *device.Hardware) string {
 	}
 	quoted := make([]string, len(ids))
 	for i, id := range ids {
-		quoted[i] = quote(id)
+		quoted[i] = Quote(id)
 	}
 	return "id = [" + strings.Join(quoted, ", ") + "]"
 }

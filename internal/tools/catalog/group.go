@@ -177,7 +177,7 @@ func (c *Catalog) selectCamera(g *group, h *device.Hardware) {
 			return c.nodeName(n) == image
 		})
 		found = c.selected(g, h)
-		g.identity = "match.attr.name = " + quote(pattern.Quote(image))
+		g.identity = "match.attr.name = " + Quote(pattern.Quote(image))
 		g.selectNodes(found)
 		return
 	}
@@ -207,7 +207,7 @@ func (c *Catalog) selectSound(g *group, h *device.Hardware) {
 }
 
 // driverLine selects nodes by the driver of their hardware.
-func driverLine(driver string) string { return "match.driver = " + quote(pattern.Quote(driver)) }
+func driverLine(driver string) string { return "match.driver = " + Quote(pattern.Quote(driver)) }
 
 // nodeName returns the name that a driver gives to a node of video4linux (name_show in
 // drivers/media/v4l2-core/v4l2-dev.c). It is empty if there is none.

@@ -41,8 +41,8 @@ func oneLine(s string) string {
 	return strings.Map(printable, strings.ToValidUTF8(s, "?"))
 }
 
-// quote formats a basic string of TOML, which has the escapes of JSON.
-func quote(s string) string {
+// Quote formats a basic string of TOML, which has the escapes of JSON.
+func Quote(s string) string {
 	text, _ := json.Marshal(s) // a string always has an encoding
 	return string(text)
 }

@@ -20,8 +20,7 @@ type resource struct {
 	// Name has its domain until the domain that most names have is left out.
 	Name string `toml:"name"`
 	When struct {
-		NodeName string   `toml:"node_name"`
-		Exists   []string `toml:"exists"`
+		NodeName string `toml:"node_name"`
 	} `toml:"when"`
 	Count     int         `toml:"count"`
 	Each      string      `toml:"each"`
@@ -45,7 +44,6 @@ type match struct {
 	Driver        []string       `toml:"driver"`
 	Attr          map[string]any `toml:"attr"`
 	VFIO          bool           `toml:"vfio"`
-	Virtual       []string       `toml:"virtual"`
 	Glob          []string       `toml:"glob"`
 	ContainerPath string         `toml:"container_path"`
 	Permissions   string         `toml:"permissions"`
