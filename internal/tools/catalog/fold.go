@@ -1,30 +1,40 @@
 package catalog
 
-import "slices"
+import (
+	"regexp"
+	"slices"
+)
 
 // Folded is one line of a short list: a device, and how many others are like it.
 type Folded struct {
 	Device
-	// More is the number of further devices that only differ in their place.
+	// More is the number of further devices that only differ in their place or number.
 	More int
 }
 
-// Fold shortens a list for people. The parts of a chipset, of which a server has hundreds,
-// are one line for each model. Entries that no resource can have, such as the memory and the
-// terminals of the host, are left out; hidden is the number of their nodes and interfaces.
+// Fold shortens a list for people. The parts of a chipset, of which a server has hundreds, are one
+// line for each model, and so are free nodes without hardware that only differ in their number.
+// Entries that no resource can have, such as the memory and the terminals of the host, are left out;
+// hidden is the number of their nodes and interfaces.
 func Fold(list []Device) (short []Folded, hidden int) {
+	number := regexp.MustCompile("[0-9]+")
 	models := map[model]int{} // positions in short
 	for _, d := range list {
-		if d.Bus == "" && (d.Refused || d.InUse != "") {
+		isNode := d.Bus == ""
+		if isNode && (d.Refused || d.InUse != "") {
 			hidden += len(d.Nodes) + len(d.Interfaces)
 			continue
 		}
-		if !isPartOfChipset(d) {
+		key := model{bus: d.Bus, id: d.ID, class: d.Class, driver: d.Driver}
+		isFolded := isPartOfChipset(d)
+		if isNode {
+			key.id = number.ReplaceAllString(d.Name, "*")
+			isFolded = len(d.Offers) == 0
+		}
+		if !isFolded {
 			short = append(short, Folded{Device: d})
 			continue
 		}
-		key := model{bus: d.Bus, id: d.ID, class: d.Class, driver: d.Driver}
-		// NUMA nodes are merged, so that they do not distinguish lines.
 		at, isKnown := models[key]
 		if !isKnown {
 			models[key] = len(short)
@@ -33,8 +43,8 @@ func Fold(list []Device) (short []Folded, hidden int) {
 		}
 		first := &short[at]
 		first.More++
-		// Clip makes union copy the list, which the first device still shares with the argument of
-		// Fold.
+		// NUMA nodes do not distinguish lines. Clip makes union copy the list, which the first device
+		// still shares with the argument of Fold.
 		first.NUMA = union(slices.Clip(first.NUMA), d.NUMA...)
 	}
 	return short, hidden

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -137,84 +136,40 @@ func (g *group) selectNodes(found []*device.Node) {
 	}
 }
 
-// platformGroup returns the group of a camera or a sound card of a board. It returns nil for all
-// other platform devices. Such hardware has no IDs: the name that its driver gives to a node
-// identifies it, "unicam-image", or else the driver.
+// platformGroup returns the group of a camera or a sound card of a board, with all its nodes. It
+// returns nil for all other platform devices. Such hardware has no IDs: its driver identifies it, or
+// else the paths of its nodes.
 func (c *Catalog) platformGroup(h *device.Hardware) *group {
-	k := c.kindOf(h)
 	g := &group{
-		kind:    k,
+		kind:    c.kindOf(h),
 		members: []*device.Hardware{h},
 	}
-	switch k.resource {
+	switch g.resource {
 	case "camera":
-		c.selectCamera(g, h)
+		// libcamera configures the sensor and the receiver through these nodes.
+		g.nodes = slices.Concat(g.nodes, mediaNodes)
 	case "sound":
-		c.selectSound(g, h)
 	default:
 		return nil
 	}
-	return g
-}
-
-// selectCamera adds the keys that select a camera of a board.
-func (c *Catalog) selectCamera(g *group, h *device.Hardware) {
-	found := c.nodesOf(h, g.nodes)
+	g.path = ""
+	g.lines = append([]string{eachDevice}, c.companions(g.with)...)
 	driver := c.host.Driver(h.Path)
-	isPipeline := driver != "" && c.hasNode(h, mediaNodes)
-	if isPipeline {
-		// libcamera configures the sensor and the receiver through these nodes.
-		g.identity = driverLine(driver)
-		g.nodes = slices.Concat(g.nodes, mediaNodes)
-		g.path = ""
-		g.lines = []string{eachDevice}
-		return
-	}
-	// Nodes with another name than the first one have another purpose, such as metadata.
-	image := c.nodeName(found[0])
-	if image != "" {
-		g.selects = append(g.selects, func(n *device.Node) bool {
-			return c.nodeName(n) == image
-		})
-		found = c.selected(g, h)
-		g.identity = "match.attr.name = " + Quote(pattern.Quote(image))
-		g.selectNodes(found)
-		return
-	}
 	if driver != "" {
 		g.identity = driverLine(driver)
-		g.selectNodes(found)
-		return
+		return g
 	}
 	// The path is the last resort: it follows no hardware.
-	g.nodes = []string{pattern.Quote(found[0].Path)}
-}
-
-// selectSound adds the keys that select a sound card of a board, with all its nodes.
-func (c *Catalog) selectSound(g *group, h *device.Hardware) {
-	g.lines = append([]string{eachDevice}, c.companions(g.with)...)
-	g.isWhole = true
-	driver := c.host.Driver(h.Path)
-	if driver != "" {
-		g.identity = driverLine(driver)
-		return
-	}
 	var globs []string
 	for _, n := range c.nodesOf(h, g.nodes) {
 		globs = append(globs, pattern.Quote(n.Path))
 	}
 	g.nodes = globs
+	return g
 }
 
 // driverLine selects nodes by the driver of their hardware.
 func driverLine(driver string) string { return "match.driver = " + Quote(pattern.Quote(driver)) }
-
-// nodeName returns the name that a driver gives to a node of video4linux (name_show in
-// drivers/media/v4l2-core/v4l2-dev.c). It is empty if there is none.
-func (c *Catalog) nodeName(n *device.Node) string {
-	names, _ := c.host.Attr(n.SysPath, "name", time.Now().Add(time.Second))
-	return strings.Join(names, "")
-}
 
 // specialGroup returns the group of hardware that is injected in another way than by its nodes. It
 // returns nil for all other hardware.

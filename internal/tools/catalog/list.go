@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -57,7 +56,11 @@ func (c *Catalog) List(result, permitted matchers.Result) []Device {
 		}
 	}
 	order.Stable(list, compareDevices)
-	list = append(list, c.withoutHardware(offers)...)
+	for _, n := range slices.Concat(c.snap.Nodes, c.snap.Nets) {
+		if n.Hardware == nil {
+			list = append(list, c.describeNode(n, offers))
+		}
+	}
 	allowed := ownersOf(permitted)
 	for i := range list {
 		d := &list[i]
@@ -164,32 +167,6 @@ func compareNames(a, b Device) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// withoutHardware lists nodes and network interfaces without hardware. Nodes with one stem
-// that no resource has, such as the 64 terminals of a console, are one entry.
-func (c *Catalog) withoutHardware(offers owners) []Device {
-	// An interface in use and a free one never share an entry.
-	var list []Device
-	entries := map[string]int{} // by stem and use
-	for _, n := range slices.Concat(c.snap.Nodes, c.snap.Nets) {
-		if n.Hardware != nil {
-			continue
-		}
-		d := c.describeNode(n, offers)
-		key := starred(n.Path) + "\n" + d.InUse
-		at, isKnown := entries[key]
-		if isKnown && len(d.Offers) == 0 && len(list[at].Offers) == 0 {
-			entry := &list[at]
-			entry.Name = starred(n.Path)
-			entry.Nodes = append(entry.Nodes, d.Nodes...)
-			entry.Interfaces = append(entry.Interfaces, d.Interfaces...)
-			continue
-		}
-		entries[key] = len(list)
-		list = append(list, d)
-	}
-	return list
-}
-
 // describeNode describes a node or a network interface without hardware, by its path or name.
 func (c *Catalog) describeNode(n *device.Node, offers owners) Device {
 	d := Device{
@@ -208,22 +185,6 @@ func (c *Catalog) describeNode(n *device.Node, offers owners) Device {
 	d.InUse = c.host.InUse(n)
 	return d
 }
-
-// starred returns a path with "*" in place of its numbers, "/dev/cpu/*/msr", and of the hash in
-// the name of an interface of a container, "cali*" for "cali3d0f1a2b4c5".
-func starred(path string) string {
-	isInterface := !strings.HasPrefix(path, "/")
-	for _, prefix := range containerPrefixes {
-		if isInterface && strings.HasPrefix(path, prefix) {
-			return prefix + "*"
-		}
-	}
-	return regexp.MustCompile("[0-9]+").ReplaceAllString(path, "*")
-}
-
-// containerPrefixes start the names of the host's ends of the interfaces of containers:
-// Calico, Docker and the bridge plugin of CNI, Cilium, and AWS.
-var containerPrefixes = []string{"cali", "veth", "lxc", "eni"}
 
 // owners are the offers by sysfs path of hardware, path of a node or name of an interface. The
 // three kinds of keys never collide: only paths of nodes begin with "/dev".

@@ -130,7 +130,7 @@ func isForPods(n *device.Node) bool {
 		return true
 	}
 	isUSB := n.Hardware != nil && n.Hardware.USB != nil
-	return !isUSB && !isChipset(n.Hardware)
+	return !isUSB && !isOfBoard(n.Hardware)
 }
 
 // isWritable reports whether a configuration may contain a path: TOML is UTF-8, and package config
