@@ -32,10 +32,8 @@ build() {
 
 tool() { go tool -modfile=hack/release/go.mod "$@"; }
 
-# archive makes an archive without times and owners. The arguments after its name are those of tar.
-archive() {
-	tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=a+rX,go-w -cf - "${@:2}" | gzip -9n >"$out/$1"
-}
+# pack writes an archive without times and owners. The arguments are those of tar.
+pack() { tar --format=ustar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=a+rX,go-w -cf - "$@"; }
 
 # programs builds the programs of the nodes.
 programs() {
@@ -47,7 +45,15 @@ programs() {
 # image builds the image, and the bill of materials. All programs have the modules of this one.
 image() {
 	programs
-	go run -C hack/release . -out "$out" -version "$version" image
+	for platform in $platforms; do
+		mkdir "$work/$platform"
+		for program in generic-dp generic-dp-evict; do
+			cp "$out/${program/generic-dp/generic-dp-linux-$platform}" "$work/$platform/$program"
+		done
+		pack -C "$work/$platform" generic-dp generic-dp-evict >"$work/$platform.tar"
+	done
+	go run -C hack/release . -out "$work" -version "$version" image
+	pack -C "$work/image" blobs index.json oci-layout >"$out/generic-dp-image.tar"
 	tool cyclonedx-gomod bin -json -noserial -notimestamp -std -version "$version" -output "$out/generic-dp.cdx.json" "$out/generic-dp-linux-amd64"
 }
 
@@ -74,7 +80,7 @@ chart() {
 	mkdir "$work/chart"
 	cp -r deploy/helm/generic-dp "$work/chart/"
 	cp LICENSE "$work/chart/generic-dp/"
-	archive "generic-dp-${version#v}.tgz" -C "$work/chart" generic-dp
+	pack -C "$work/chart" generic-dp | gzip -9n >"$out/generic-dp-${version#v}.tgz"
 }
 
 # plugins builds an archive with the plugin of kubectl for each platform, and the manifest by which Krew
@@ -85,7 +91,7 @@ plugins() {
 		local program=kubectl-generic_dp file=kubectl-generic_dp-$platform.tar.gz
 		[[ $platform != windows-* ]] || program+=.exe
 		GOOS=${platform%-*} GOARCH=${platform#*-} build plugin PLUGIN="$work/$program"
-		archive "$file" -C "$work" "$program" -C "$PWD" LICENSE
+		pack -C "$work" "$program" -C "$PWD" LICENSE | gzip -9n >"$out/$file"
 		sed -i "s/{SHA256 $platform}/$(sha256sum <"$out/$file" | cut -d' ' -f1)/" "$out/generic-dp-krew.yaml"
 	done
 }

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -26,11 +23,9 @@ var platforms = []platform{{arch: "amd64"}, {arch: "arm64"}, {arch: "arm", arm: 
 
 func (p platform) String() string { return p.arch + p.arm }
 
-// imageArchive is the image's file in the output directory.
-const imageArchive = "generic-dp-image.tar"
-
-// image builds an OCI image of the programs in the output directory, for all platforms, as an archive
-// of an OCI image layout (image-spec, image-layout.md), which skopeo, podman and containerd read.
+// image writes an OCI image of the programs, for all platforms, as an OCI image layout
+// (image-spec, image-layout.md). The output directory has an archive with the programs of each platform.
+// The index is annotated with the image's name in manifests.
 func (r *release) image() error {
 	index := mutate.IndexMediaType(v1.ImageIndex(empty.Index), types.OCIImageIndex)
 	for _, p := range platforms {
@@ -43,7 +38,14 @@ func (r *release) image() error {
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.arch, Variant: variant(p)}},
 		})
 	}
-	return r.writeLayout(filepath.Join(r.out, imageArchive), index)
+	l, err := layout.Write(filepath.Join(r.out, "image"), empty.Index)
+	if err != nil {
+		return err
+	}
+	return l.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"io.containerd.image.name":          imageName + ":" + r.version,
+		"org.opencontainers.image.ref.name": r.version,
+	}))
 }
 
 func variant(p platform) string {
@@ -56,23 +58,7 @@ func variant(p platform) string {
 // platformImage contains the binaries only. It runs as uid 0 without capabilities: the
 // kubelet's sockets belong to root.
 func (r *release) platformImage(p platform) (v1.Image, error) {
-	binary := filepath.Join(r.out, "generic-dp-linux-"+p.String())
-	data, err := os.ReadFile(binary)
-	if err != nil {
-		return nil, err
-	}
-	evict, err := os.ReadFile(binary + "-evict")
-	if err != nil {
-		return nil, err
-	}
-	var archive bytes.Buffer
-	if err := writeTar(&archive, []file{{"generic-dp", 0o755, data}, {"generic-dp-evict", 0o755, evict}}); err != nil {
-		return nil, err
-	}
-	layer, err := tarball.LayerFromOpener(
-		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil },
-		tarball.WithMediaType(types.OCILayer),
-	)
+	layer, err := tarball.LayerFromFile(filepath.Join(r.out, p.String()+".tar"), tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
 	}
@@ -98,38 +84,4 @@ func (r *release) platformImage(p platform) (v1.Image, error) {
 			},
 		},
 	})
-}
-
-// writeLayout writes an image index as an archive of an OCI layout, annotated with the
-// image's name in manifests.
-func (r *release) writeLayout(archive string, index v1.ImageIndex) error {
-	dir, err := os.MkdirTemp("", "generic-dp-image-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	l, err := layout.Write(dir, empty.Index)
-	if err != nil {
-		return err
-	}
-	err = l.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name":          imageName + ":" + r.version,
-		"org.opencontainers.image.ref.name": r.version,
-	}))
-	if err != nil {
-		return err
-	}
-	files, err := readDir(dir)
-	if err != nil {
-		return err
-	}
-	out, err := os.Create(archive)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	if err := writeTar(out, files); err != nil {
-		return err
-	}
-	return out.Close()
 }

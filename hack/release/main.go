@@ -1,5 +1,5 @@
-// Command release makes the artifacts of a release that no tool makes: the image, from the programs in
-// the output directory, and files made from the chart. hack/release.sh and the Makefile run it.
+// Command release makes the artifacts of a release that no tool makes: the image, from archives of the
+// programs in the output directory, and files made from the chart. hack/release.sh and the Makefile run it.
 package main
 
 import (

@@ -48,7 +48,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("two builds differ:\n%s\n%s", sums[0], sums[1])
 	}
 	command(t, "sh", "-c", "cd "+out+" && sha256sum --check --strict "+sumsName)
-	t.Run("image", func(t *testing.T) { checkImages(t, out, filepath.Join(out, imageArchive), version) })
+	t.Run("image", func(t *testing.T) { checkImages(t, out, filepath.Join(out, "generic-dp-image.tar"), version) })
 	t.Run("bill of materials", func(t *testing.T) { checkSBOM(t, out, version) })
 	t.Run("chart", func(t *testing.T) { checkChart(t, out, version) })
 	t.Run("packages", func(t *testing.T) { checkPackages(t, out) })
