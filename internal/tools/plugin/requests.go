@@ -8,9 +8,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/order"
 )
 
-// Driver is the name of this program's DRA driver.
-const Driver = "generic-dp.github.io"
-
 // request is a number of devices that a pod requests.
 type request struct {
 	resource string
