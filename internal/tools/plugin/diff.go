@@ -42,11 +42,7 @@ refuse the configuration or does not answer.`,
 		if err != nil {
 			return nil, err
 		}
-		cluster, err := o.open()
-		if err != nil {
-			return nil, err
-		}
-		report, err := cluster.Diff(cmd.Context(), configurations)
+		report, err := o.Diff(cmd.Context(), configurations)
 		switch {
 		case err != nil:
 			return nil, err
@@ -83,7 +79,7 @@ func (r *DiffReport) Table(w io.Writer, wide bool) error {
 	for _, g := range groupNodes(r.Nodes, wide) {
 		g.write(w)
 	}
-	t := cli.NewTable(wide, "CHANGE", "RESOURCE", "NODE", "HELD BY")
+	t := cli.NewTable("CHANGE", "RESOURCE", "NODE", "HELD BY")
 	for _, g := range groupChanges(r.Changes, wide) {
 		listed := g.Listed()
 		cells := []string{string(g.Change.Change), listed.Resource, g.nodes(), podsOf(g.Held, wide)}

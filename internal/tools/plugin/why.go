@@ -26,13 +26,9 @@ context, or NAMESPACE/NAME.`,
 		Args: cli.WantArgs(1, 1, "want one POD"),
 	}
 	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
-		cluster, err := o.open()
-		if err != nil {
-			return nil, err
-		}
 		// The flag names the namespace of the pod. The DaemonSet is searched in all namespaces.
-		namespace := cluster.Namespace
-		cluster.Namespace = ""
+		namespace := o.Namespace
+		o.Namespace = ""
 		// Other commands print pods in this form, for example kubectl get -o name.
 		name := strings.TrimPrefix(args[0], "pod/")
 		// This form precedes the flag: users copy it from other reports.
@@ -40,7 +36,7 @@ context, or NAMESPACE/NAME.`,
 			namespace = before
 			name = after
 		}
-		report, err := cluster.Why(cmd.Context(), namespace, name)
+		report, err := o.Why(cmd.Context(), namespace, name)
 		if err != nil {
 			return nil, err
 		}
