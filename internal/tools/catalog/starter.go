@@ -280,14 +280,11 @@ func (c *Catalog) globLine(g *group) []string {
 	for _, glob := range g.nodes {
 		selects := func(h *device.Hardware) bool { return c.hasNode(h, []string{glob}) }
 		if slices.ContainsFunc(g.members, selects) {
-			globs = append(globs, Quote(glob))
+			globs = append(globs, glob)
 		}
 	}
-	switch len(globs) {
-	case 0:
+	if globs == nil {
 		return nil
-	case 1:
-		return []string{"match.glob = " + globs[0]}
 	}
-	return []string{"match.glob = [" + strings.Join(globs, ", ") + "]"}
+	return []string{"match.glob = " + quoteAll(globs)}
 }

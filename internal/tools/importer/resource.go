@@ -2,7 +2,6 @@ package importer
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
@@ -152,18 +151,11 @@ func fullMatch(expression, text string) bool {
 	return regexp.MustCompile(`^(?:` + expression + `)$`).MatchString(text)
 }
 
-// maxResources is the limit of a configuration.
-const maxResources = 1000
-
 // add adds the resource that the value at has become, unless the configuration would be refused, or
 // an earlier resource has the name. Pending comments are about the resource.
 func (c *conversion) add(at *value, domain string, r *resource) {
 	r.Name = domain + "/" + r.Name
-	rule := refused(r)
-	if len(c.resources) == maxResources {
-		rule = fmt.Sprintf("more than %d resources", maxResources)
-	}
-	if rule != "" {
+	if rule := refused(r); rule != "" {
 		at.lost("%s", rule)
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
@@ -34,16 +33,12 @@ func (c *conversion) toml() []byte {
 // writeComments writes a line for each comment. Texts quote the input, which may be anything.
 func writeComments(b *strings.Builder, comments []string) {
 	for _, text := range comments {
-		text = strings.ToValidUTF8(text, "\ufffd")
-		b.WriteString("# " + strings.Join(strings.FieldsFunc(text, separatesWords), " ") + "\n")
+		b.WriteString("# " + catalog.OneLine(text) + "\n")
 	}
 }
 
 // toml is the table of a resource.
 func (r *resource) toml() string { return "[[resource]]\n" + lines("", reflect.ValueOf(*r)) }
-
-// separatesWords is true for space and for characters that a comment in TOML must not have.
-func separatesWords(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
 
 // key of a table with its value.
 type key struct {
