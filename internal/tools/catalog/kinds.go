@@ -66,30 +66,28 @@ func readKinds(heading string) []kind {
 
 // add adds an item of a row: a glob, or a name with a value.
 func (k *kind) add(item string) {
+	lists := map[string]*[]string{
+		"pci":      &k.pciClasses,
+		"usb":      &k.usbClasses,
+		"driver":   &k.drivers,
+		"word":     &k.words,
+		"together": &k.together,
+		"with":     &k.with,
+	}
 	name, value, _ := strings.Cut(item, ":")
-	switch name {
-	case "-":
-	case "pci":
-		k.pciClasses = append(k.pciClasses, value)
-	case "usb":
-		k.usbClasses = append(k.usbClasses, value)
-	case "driver":
-		k.drivers = append(k.drivers, value)
-	case "word":
-		k.words = append(k.words, value)
-	case "path":
+	list := lists[name]
+	switch {
+	case list != nil:
+		*list = append(*list, value)
+	case name == "path":
 		k.path = value
-	case "together":
-		k.together = append(k.together, value)
-	case "with":
-		k.with = append(k.with, value)
-	case "vendor":
+	case name == "vendor":
 		k.vendor = value
-	case "count":
+	case name == "count":
 		k.count, _ = strconv.Atoi(value)
-	case "each":
+	case name == "each":
 		k.each = true
-	default:
+	case item != "-":
 		k.nodes = append(k.nodes, item)
 	}
 }

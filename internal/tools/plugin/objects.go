@@ -114,11 +114,9 @@ type Claim struct {
 	}
 }
 
-// ClaimRequest is a request of a claim. Before version v1 of the API, the class was a field of the
-// request itself.
+// ClaimRequest is a request of a claim. The class is empty for a request with alternatives.
 type ClaimRequest struct {
-	DeviceClassName string
-	Exactly         struct{ DeviceClassName string }
+	Exactly struct{ DeviceClassName string }
 }
 
 // Class is a DeviceClass. ExtendedResourceName is empty if pods can only use it by claims.
