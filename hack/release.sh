@@ -35,8 +35,9 @@ tool() { go tool -modfile=hack/release/go.mod "$@"; }
 # pack writes an archive without times and owners. The arguments are those of tar.
 pack() { tar --format=ustar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=a+rX,go-w -cf - "$@"; }
 
-# programs builds the programs of the nodes.
+# programs builds the programs of the nodes, once.
 programs() {
+	[[ ! -e $out/generic-dp-linux-amd64 ]] || return 0
 	for platform in $platforms; do
 		GOOS=linux GOARCH=${platform%7} GOARM=7 build build BIN="$out/generic-dp-linux-$platform"
 	done

@@ -15,13 +15,15 @@ import (
 // imageName is the name of the image in manifests.
 const imageName = "ghcr.io/generic-dp/generic-dp"
 
-// platform is a target platform, in Go's terms.
-type platform struct{ arch, arm string }
+// platform is a target platform: its name in files, and its names in OCI.
+type platform struct{ name, arch, variant string }
 
 // platforms are the platforms of releases.
-var platforms = []platform{{arch: "amd64"}, {arch: "arm64"}, {arch: "arm", arm: "7"}}
-
-func (p platform) String() string { return p.arch + p.arm }
+var platforms = []platform{
+	{name: "amd64", arch: "amd64"},
+	{name: "arm64", arch: "arm64"},
+	{name: "arm7", arch: "arm", variant: "v7"},
+}
 
 // image writes an OCI image of the programs, for all platforms, as an OCI image layout
 // (image-spec, image-layout.md). The output directory has an archive with the programs of each platform.
@@ -31,11 +33,11 @@ func (r *release) image() error {
 	for _, p := range platforms {
 		img, err := r.platformImage(p)
 		if err != nil {
-			return fmt.Errorf("image for %s: %w", p, err)
+			return fmt.Errorf("image for %s: %w", p.name, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add:        img,
-			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.arch, Variant: variant(p)}},
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.arch, Variant: p.variant}},
 		})
 	}
 	l, err := layout.Write(filepath.Join(r.out, "image"), empty.Index)
@@ -48,17 +50,10 @@ func (r *release) image() error {
 	}))
 }
 
-func variant(p platform) string {
-	if p.arm == "" {
-		return ""
-	}
-	return "v" + p.arm
-}
-
 // platformImage contains the binaries only. It runs as uid 0 without capabilities: the
 // kubelet's sockets belong to root.
 func (r *release) platformImage(p platform) (v1.Image, error) {
-	layer, err := tarball.LayerFromFile(filepath.Join(r.out, p.String()+".tar"), tarball.WithMediaType(types.OCILayer))
+	layer, err := tarball.LayerFromFile(filepath.Join(r.out, p.name+".tar"), tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +66,7 @@ func (r *release) platformImage(p platform) (v1.Image, error) {
 		return nil, err
 	}
 	return mutate.ConfigFile(img, &v1.ConfigFile{
-		OS: "linux", Architecture: p.arch, Variant: variant(p),
+		OS: "linux", Architecture: p.arch, Variant: p.variant,
 		RootFS: config.RootFS,
 		Config: v1.Config{
 			User: "0:0", Entrypoint: []string{"/generic-dp"}, Cmd: []string{"serve"},

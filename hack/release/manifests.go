@@ -103,11 +103,6 @@ func (r *release) distributions() error {
 	return nil
 }
 
-// withoutHelm removes Helm's labels, and trailing white space.
-func withoutHelm(manifest []byte) []byte {
-	return trailing.ReplaceAll(helmLabels.ReplaceAll(manifest, nil), nil)
-}
-
 // chart is the path of a file of the chart.
 func (r *release) chart(name string) string {
 	return filepath.Join(r.source, "deploy", "helm", "generic-dp", name)
@@ -150,7 +145,7 @@ func (r *release) render(values map[string]any) ([]byte, error) {
 			fmt.Fprintf(&out, "---\n%s\n", text)
 		}
 	}
-	return withoutHelm(out.Bytes()), nil
+	return trailing.ReplaceAll(helmLabels.ReplaceAll(out.Bytes(), nil), nil), nil
 }
 
 func rank(name string) int {

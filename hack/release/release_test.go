@@ -229,7 +229,7 @@ func checkSBOM(t *testing.T, out, version string) {
 	modules := 0
 	for _, p := range platforms {
 		for _, suffix := range []string{"", "-evict"} {
-			binary := "generic-dp-linux-" + p.String() + suffix
+			binary := "generic-dp-linux-" + p.name + suffix
 			text := command(t, "go", "version", "-m", filepath.Join(out, binary))
 			_, goVersion, _ := strings.Cut(strings.SplitN(text, "\n", 2)[0], ": ")
 			want := []component{{"std", strings.TrimSpace(goVersion)}}

@@ -1,40 +1,29 @@
 package catalog
 
-import (
-	"regexp"
-	"slices"
-)
+import "slices"
 
 // Folded is one line of a short list: a device, and how many others are like it.
 type Folded struct {
 	Device
-	// More is the number of further devices that only differ in their place or number.
+	// More is the number of further devices that only differ in their place.
 	More int
 }
 
-// Fold shortens a list for people. The parts of a chipset, of which a server has hundreds, are one
-// line for each model, and so are free nodes without hardware that only differ in their number.
-// Entries that no resource can have, such as the memory and the terminals of the host, are left out;
-// hidden is the number of their nodes and interfaces.
+// Fold shortens a list for people. The parts of a chipset, of which a server has hundreds,
+// are one line for each model. Entries that no resource can have, such as the memory and the
+// terminals of the host, are left out; hidden is the number of their nodes and interfaces.
 func Fold(list []Device) (short []Folded, hidden int) {
-	number := regexp.MustCompile("[0-9]+")
 	models := map[model]int{} // positions in short
 	for _, d := range list {
-		isNode := d.Bus == ""
-		if isNode && (d.Refused || d.InUse != "") {
+		if d.Bus == "" && (d.Refused || d.InUse != "") {
 			hidden += len(d.Nodes) + len(d.Interfaces)
 			continue
 		}
-		key := model{bus: d.Bus, id: d.ID, class: d.Class, driver: d.Driver}
-		isFolded := isPartOfChipset(d)
-		if isNode {
-			key.id = number.ReplaceAllString(d.Name, "*")
-			isFolded = len(d.Offers) == 0
-		}
-		if !isFolded {
+		if !isPartOfChipset(d) {
 			short = append(short, Folded{Device: d})
 			continue
 		}
+		key := model{bus: d.Bus, id: d.ID, class: d.Class, driver: d.Driver}
 		at, isKnown := models[key]
 		if !isKnown {
 			models[key] = len(short)

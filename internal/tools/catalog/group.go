@@ -19,8 +19,8 @@ type group struct {
 	identity string
 	// lines are further keys of the resource, in the order in which they are written.
 	lines []string
-	// selects are the conditions on nodes that identity and lines have, for comments.
-	selects []func(*device.Node) bool
+	// selects is the condition on nodes that identity and lines have, for comments. It is nil without one.
+	selects func(*device.Node) bool
 	// notes are comments for the administrator.
 	notes []string
 	// members are never empty. A new group has one.
@@ -129,7 +129,7 @@ func (g *group) selectNodes(found []*device.Node) {
 		g.lines = append(g.lines, eachNode)
 	case isVideo && images == 1: // the other nodes of a camera have metadata
 		g.lines = append(g.lines, indexLine+`0"`)
-		g.selects = append(g.selects, hasNumber(indexOf, 0))
+		g.selects = hasNumber(indexOf, 0)
 	default:
 		// Several nodes cannot be at one path.
 		g.path = ""
@@ -210,7 +210,9 @@ func newSpecial(h *device.Hardware, resource, name, identity string, lines ...st
 func (g *group) add(other *group) {
 	g.members = append(g.members, other.members...)
 	g.lines = union(g.lines, other.lines...)
-	g.selects = append(g.selects, other.selects...)
+	if other.selects != nil {
+		g.selects = other.selects
+	}
 	g.nodes = union(g.nodes, other.nodes...)
 	// The path only fits if each member has a single node.
 	if other.path == "" {
@@ -281,10 +283,10 @@ func (c *Catalog) narrow(g *group, n *device.Node) []string {
 	case len(alike) == 1:
 	case h.USB != nil && isUnique(alike, n, interfaceOf):
 		conditions = append(conditions, fmt.Sprintf("interface = %d", n.Interface))
-		g.selects = append(g.selects, hasNumber(interfaceOf, n.Interface))
+		g.selects = hasNumber(interfaceOf, n.Interface)
 	case n.Subsystem == videoClass && isUnique(alike, n, indexOf):
 		g.lines = append(g.lines, indexLine+strconv.Itoa(n.Index)+`"`)
-		g.selects = append(g.selects, hasNumber(indexOf, n.Index))
+		g.selects = hasNumber(indexOf, n.Index)
 	default:
 		glob = pattern.Quote(n.Path)
 	}
@@ -319,12 +321,12 @@ func hasNumber(number func(*device.Node) int, want int) func(*device.Node) bool 
 // selected lists the nodes of a member that the resource of a group selects.
 func (c *Catalog) selected(g *group, h *device.Hardware) []*device.Node {
 	found := c.nodesOf(h, g.nodes)
-	for _, isSelected := range g.selects {
-		found = slices.DeleteFunc(found, func(n *device.Node) bool {
-			return !isSelected(n)
-		})
+	if g.selects == nil {
+		return found
 	}
-	return found
+	return slices.DeleteFunc(found, func(n *device.Node) bool {
+		return !g.selects(n)
+	})
 }
 
 // isUnique reports whether a node has a number that no other node has. A negative number means that

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -56,11 +57,7 @@ func (c *Catalog) List(result, permitted matchers.Result) []Device {
 		}
 	}
 	order.Stable(list, compareDevices)
-	for _, n := range slices.Concat(c.snap.Nodes, c.snap.Nets) {
-		if n.Hardware == nil {
-			list = append(list, c.describeNode(n, offers))
-		}
-	}
+	list = append(list, c.withoutHardware(offers)...)
 	allowed := ownersOf(permitted)
 	for i := range list {
 		d := &list[i]
@@ -165,6 +162,34 @@ func compareNames(a, b Device) int {
 		return device.CompareNatural(a.Name, b.Name)
 	}
 	return strings.Compare(a.Name, b.Name)
+}
+
+// withoutHardware lists nodes and network interfaces without hardware. Nodes that only differ in their
+// numbers and that no resource has, such as the terminals of a console or thousands of volumes, are one
+// entry.
+func (c *Catalog) withoutHardware(offers owners) []Device {
+	numbers := regexp.MustCompile("[0-9]+")
+	var list []Device
+	entries := map[string]int{} // by name and use
+	for _, n := range slices.Concat(c.snap.Nodes, c.snap.Nets) {
+		if n.Hardware != nil {
+			continue
+		}
+		d := c.describeNode(n, offers)
+		name := numbers.ReplaceAllString(n.Path, "*")
+		// An interface in use and a free one never share an entry.
+		at, isKnown := entries[name+"\n"+d.InUse]
+		if isKnown && len(d.Offers) == 0 && len(list[at].Offers) == 0 {
+			entry := &list[at]
+			entry.Name = name
+			entry.Nodes = append(entry.Nodes, d.Nodes...)
+			entry.Interfaces = append(entry.Interfaces, d.Interfaces...)
+			continue
+		}
+		entries[name+"\n"+d.InUse] = len(list)
+		list = append(list, d)
+	}
+	return list
 }
 
 // describeNode describes a node or a network interface without hardware, by its path or name.

@@ -7,9 +7,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
-// IsManifest reports whether a path names a YAML or JSON file. The content is not considered: a
+// isManifest reports whether a path names a YAML or JSON file. The content is not considered: a
 // TOML file is never searched for a manifest.
-func IsManifest(path string) bool {
+func isManifest(path string) bool {
 	switch filepath.Ext(path) {
 	case ".yaml", ".yml", ".json":
 		return true
@@ -22,7 +22,7 @@ func IsManifest(path string) bool {
 // file or a manifest. ignored has a note for each file of a directory that is not read.
 func Read(path string) (found []Configuration, ignored []config.Problem, err error) {
 	isPiped := path == "-"
-	if !isPiped && !IsManifest(path) {
+	if !isPiped && !isManifest(path) {
 		files, ignored, err := config.Read(path)
 		return []Configuration{{Files: files}}, ignored, err
 	}
