@@ -116,7 +116,7 @@ CHART_VERSION = $(shell sed -n 's/^appVersion: //p' deploy/helm/generic-dp/Chart
 # NEXT=1 also runs the tests that have a variant for the next minor version of Kubernetes.
 e2e-cluster: build plugin ## deploy/ and the chart on a real cluster; NEXT=1 adds the next version of Kubernetes
 	test/e2e/deps.sh --cluster $(if $(NEXT),--next)
-	$(RELEASE) -version $(CHART_VERSION) -out dist/e2e all
+	VERSION=$(CHART_VERSION) OUT=dist/e2e hack/release.sh all
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=$(NEXT) $(GO) test -count=1 -vet=off -timeout 40m -parallel 4 -tags cluster ./cluster
 	$(if $(NEXT),cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -run TestRollout/v1.37 ./node)
 
@@ -126,22 +126,23 @@ scale: ## what NODES (500) nodes cost an API server: writes, CPU, memory, time u
 
 # OUT is the output directory of the release artifacts.
 OUT     ?= $(CURDIR)/dist
-RELEASE  = $(GO) build -C hack/release -o ../../dist/release . && dist/release -source .
+RELEASE  = VERSION=$(VERSION) OUT=$(OUT) hack/release.sh
 
 image: ## an OCI image for amd64, arm64 and arm/v7, in dist, with its bill of materials
-	$(RELEASE) -version $(VERSION) -out $(OUT) image
+	$(RELEASE) image
 
 packages: ## .deb and .rpm packages, in dist
-	$(RELEASE) -version $(VERSION) -out $(OUT) packages
+	$(RELEASE) packages
 
 release: ## all artifacts of a release, with checksums, in dist; VERSION must be the chart's
-	$(RELEASE) -version $(VERSION) -out $(OUT) all
+	$(RELEASE) all
 
-publish: ## push the image and the chart of "make release" to REGISTRY, and print their digests
-	@$(RELEASE) -version $(VERSION) -out $(OUT) publish $(REGISTRY)
+publish: ## push the image and the chart of "make release" to REGISTRY, and print their digests; needs helm
+	@VERSION=$(VERSION) OUT=$(OUT) hack/publish.sh $(REGISTRY)
 
-manifests: ## render the chart: manifests in deploy, the table of values, distributions in dist
-	$(RELEASE) -version $(VERSION) -out $(OUT) manifests
+manifests: ## render the chart: manifests in deploy, distributions in dist
+	@mkdir -p $(OUT)
+	$(GO) run -C hack/release . -out $(OUT) manifests
 
 release-test: ## tests of chart, manifests, image and packages; GENERIC_DP_INSTALL=1 installs and removes the .deb
 	cd hack/release && $(GO) test -count=1 ./...

@@ -26,7 +26,7 @@ func (f *flags) compareWith(ctx context.Context, path string, after *agent.View)
 	if path == served {
 		before, err = f.served()
 	} else {
-		before, _, err = f.load(path)
+		before, err = f.load(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--against: %w", err)
@@ -43,7 +43,7 @@ func (f *flags) compareWith(ctx context.Context, path string, after *agent.View)
 // served loads the configuration that serve serves: the one at --config, or the last good one if
 // that is broken. If neither is usable, the error is about --config.
 func (f *flags) served() (*config.Config, error) {
-	cfg, _, err := f.load(f.config)
+	cfg, err := f.load(f.config)
 	good := configuration.LastGood(f.paths.StateDir)
 	if err == nil || good == nil {
 		return cfg, err
@@ -59,7 +59,7 @@ func (f *flags) served() (*config.Config, error) {
 // only asked if a flag names it: the instance of this host has other devices. An error means that the
 // holders are unknown, which check reports without failing.
 func (f *flags) holders(ctx context.Context) (holders, error) {
-	if f.unpacked != "" && !f.all.Changed("listen") {
+	if f.temporaryDir() != "" && !f.all.Changed("listen") {
 		return nil, errors.New("a recording has no pods")
 	}
 	s, err := f.status(ctx)
@@ -93,7 +93,7 @@ func writeComparison(w io.Writer, r *answer.Comparison) error {
 		_, err := fmt.Fprintln(w, "no change on this host")
 		return err
 	}
-	tab := cli.NewTable(true, "CHANGE", "RESOURCE", "HELD BY")
+	tab := cli.NewTable("CHANGE", "RESOURCE", "HELD BY")
 	for _, c := range r.Changes {
 		listed := c.Listed()
 		// A status.Device formats holders in the same way as the command status.

@@ -140,7 +140,7 @@ func (d *doctor) examine(ctx context.Context) {
 // configuration has problems, only the first line of the error is shown: check shows all of them.
 func (d *doctor) configuration(ctx context.Context) {
 	const check = "configuration"
-	cfg, _, err := d.load(d.config)
+	cfg, err := d.load(d.config)
 	isMissing := errors.Is(err, fs.ErrNotExist)
 	if isMissing && d.isServing {
 		d.add(warning, check, "name a copy with --config to check it here",

@@ -39,11 +39,8 @@ type flags struct {
 	level  string
 	// hwdata are directories that may contain pci.ids and usb.ids. The first file found is used.
 	hwdata []string
-	// unpacked is the directory of a recording that replaces the host. It is empty if there is
-	// no recording.
-	unpacked string
-	// temporary points to unpacked. temporaryDir reads it while an abandoned command may still write
-	// the other fields.
+	// temporary is the directory of a recording that replaces the host, nil if there is none.
+	// temporaryDir reads it while an abandoned command may still write the other fields.
 	temporary atomic.Pointer[string]
 }
 
@@ -131,17 +128,9 @@ var (
 // add adds flags to a command. A command only has the flags that it uses: a flag without effect
 // is a mistake that should be reported. A name that newFlags does not define is a bug and panics.
 func (f *flags) add(cmd *cobra.Command, groups ...[]string) {
-	names := slices.Concat(groups...)
-	cmd.Flags().AddFlagSet(f.pick(names...))
-}
-
-// pick returns a set of some of the flags. The flags themselves are shared, not copied.
-func (f *flags) pick(names ...string) *pflag.FlagSet {
-	set := pflag.NewFlagSet("", pflag.ContinueOnError)
-	for _, name := range names {
-		set.AddFlag(f.all.Lookup(name))
+	for _, name := range slices.Concat(groups...) {
+		cmd.Flags().AddFlag(f.all.Lookup(name))
 	}
-	return set
 }
 
 // variableOf returns the environment variable that replaces the default of a flag, such as
@@ -231,48 +220,3 @@ func (a *address) Set(text string) error {
 func (a *address) String() string { return string(*a) }
 
 func (*address) Type() string { return "string" }
-
-// complete completes the only argument of a command by some names. The shell also completes files, such
-// as devices below /dev.
-func complete(names ...func(*cobra.Command) []string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var all []string
-		for _, list := range names {
-			all = append(all, list(cmd)...)
-		}
-		return all, cobra.ShellCompDirectiveDefault
-	}
-}
-
-// resourceNames are the names of resources without their domain. It leaves out names with variables,
-// because their values depend on hardware. There are none without a valid configuration.
-func (f *flags) resourceNames(*cobra.Command) []string {
-	cfg, _, err := read(f.config)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, r := range cfg.Resources {
-		if len(r.NameText) == 0 {
-			_, name, _ := strings.Cut(r.Name, "/")
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// hardwareNames are the names of hardware, such as USB ports and PCI addresses.
-func (f *flags) hardwareNames(cmd *cobra.Command) []string {
-	view, err := f.scan(cmd.Context(), &config.Config{})
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, h := range view.Snapshot.Hardware {
-		names = append(names, h.Name)
-	}
-	return names
-}

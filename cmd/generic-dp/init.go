@@ -32,8 +32,7 @@ interface.
 
   generic-dp init > /etc/generic-dp/config.toml
   generic-dp init /dev/ttyUSB0`,
-		Args:              cli.WantArgs(0, 1, "want no argument or one DEVICE"),
-		ValidArgsFunction: complete(f.hardwareNames),
+		Args: cli.WantArgs(0, 1, "want no argument or one DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// An empty configuration is sufficient: refusal matches the resources with the same
 			// scan.

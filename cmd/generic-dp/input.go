@@ -18,41 +18,35 @@ import (
 )
 
 // load loads and validates the configuration at a path in the same way as serve. The path "-" is
-// standard input. A manifest that contains a configuration is accepted as well; only a manifest has
-// positions. The error is config.Problems if the configuration is invalid or needs a permission that
+// standard input. A manifest that contains a configuration is accepted as well. The error is config.Problems if the configuration is invalid or needs a permission that
 // --allow does not give, and wraps fs.ErrNotExist if there is no such file.
-func (f *flags) load(path string) (*config.Config, *manifest.Configuration, error) {
-	cfg, m, err := read(path)
+func (f *flags) load(path string) (*config.Config, error) {
+	cfg, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
+		return nil, fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	err = cfg.Check(f.allow)
-	if err != nil {
-		return nil, nil, m.Located(err)
-	}
-	return cfg, m, nil
+	return cfg, cfg.Check(f.allow)
 }
 
 // read reads and parses the configuration at a path. It does not check the permissions of --allow.
 // Several configurations in a manifest are an error: they could not be served as one.
-func read(path string) (*config.Config, *manifest.Configuration, error) {
+func read(path string) (*config.Config, error) {
 	found, ignored, err := manifest.Read(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if len(found) > 1 {
-		return nil, nil, fmt.Errorf("%s: contains several configurations, in the lines %d and %d: want one", path, found[0].Line, found[1].Line)
+		return nil, fmt.Errorf("%s: contains several configurations, in the lines %d and %d: want one", path, found[0].Line, found[1].Line)
 	}
-	m := &found[0]
-	cfg, err := m.Parse()
+	cfg, err := config.Parse(found[0].Files...)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	cfg.Notes = append(ignored, cfg.Notes...)
-	return cfg, m, nil
+	return cfg, nil
 }
 
 // optional returns a configuration that load has read. An empty one replaces a default that is missing or
@@ -71,7 +65,7 @@ func (f *flags) optional(cmd *cobra.Command, cfg *config.Config, err error) (*co
 // scanConfig scans the host and matches it with --config. isOptional is set for commands that are useful
 // without a configuration.
 func (f *flags) scanConfig(cmd *cobra.Command, isOptional bool) (*config.Config, *agent.View, error) {
-	cfg, _, err := f.load(f.config)
+	cfg, err := f.load(f.config)
 	if isOptional {
 		cfg, err = f.optional(cmd, cfg, err)
 	}

@@ -72,7 +72,7 @@ values, and has ${index} and ${count}. CDI has no annotations.`,
 // for the short time of a single pass: a serving instance may have the address.
 func (f *flags) writeSpecs(cmd *cobra.Command) error {
 	// An instance would go on with the last good configuration.
-	if _, _, err := f.load(f.config); err != nil {
+	if _, err := f.load(f.config); err != nil {
 		return err
 	}
 	options := f.options(cmd.ErrOrStderr())

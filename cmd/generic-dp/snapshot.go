@@ -42,7 +42,7 @@ before you share it.`,
 		Args: cli.WantArgs(1, 1, "want one FILE, or - for standard output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// The permissions are not checked, since nothing is offered.
-			cfg, _, err := read(f.config)
+			cfg, err := read(f.config)
 			cfg, err = f.optional(cmd, cfg, err)
 			if err != nil {
 				return err
@@ -56,14 +56,9 @@ before you share it.`,
 			if err != nil {
 				return err
 			}
-			if args[0] == "-" {
-				// Escapes for the terminal would change the recording.
-				_, err = cli.Unescaped(cmd.OutOrStdout()).Write(archive)
-				return err
-			}
 			// The archive is complete before the file is opened, so that a failed scan leaves no
 			// file.
-			return cli.WritePrivate(args[0], archive)
+			return cli.WriteRecording(cmd, args[0], archive)
 		},
 	}
 	// --sysfs may name a recording, so that --redact also works for an existing one.
@@ -91,7 +86,7 @@ func (f *flags) snapshotHead(redact bool) string {
 	architecture := "unknown"
 	var uts unix.Utsname
 	// A recording of a recording has another kernel.
-	if f.unpacked == "" && unix.Uname(&uts) == nil {
+	if f.temporaryDir() == "" && unix.Uname(&uts) == nil {
 		kernel = unix.ByteSliceToString(uts.Release[:])
 		architecture = unix.ByteSliceToString(uts.Machine[:])
 	}
@@ -146,22 +141,21 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--sysfs: unpacking a recording: %w", err)
 	}
-	// Both are set before anything is unpacked, so that run also removes a part of a recording.
-	f.unpacked = unpacked
+	// This precedes unpacking, so that run also removes a part of a recording.
 	f.temporary.Store(&unpacked)
-	err = recording.Unpack(f.unpacked, archive)
+	err = recording.Unpack(unpacked, archive)
 	if err != nil {
 		return fmt.Errorf("--sysfs: %q: %w", file, err)
 	}
-	tree := recording.Tree{Root: f.unpacked}
+	tree := recording.Tree{Root: unpacked}
 	f.paths.Sysfs = tree.Sysfs()
 	f.paths.Dev = tree.Dev()
 	f.paths.Files = tree.Files()
 	// The CDI specs of this machine say nothing about the recorded host.
-	f.paths.SpecDirs = []string{filepath.Join(f.unpacked, "cdi")}
+	f.paths.SpecDirs = []string{filepath.Join(unpacked, "cdi")}
 	if !cmd.Flags().Changed("state-dir") {
 		// The identity decisions of this machine do not apply to the recorded host.
-		f.paths.StateDir = filepath.Join(f.unpacked, "state")
+		f.paths.StateDir = filepath.Join(unpacked, "state")
 	}
 	return nil
 }

@@ -84,8 +84,7 @@ func (t statusText) resource(r status.Resource, isHeldKnown bool) {
 	}
 }
 
-// device writes the lines below a device: reason, nodes, NUMA nodes and holders. Consecutive
-// slots of one container share a line.
+// device writes the lines below a device: reason, nodes, NUMA nodes and holders.
 func (t statusText) device(d status.Device) {
 	const indent = "    "
 	t.put(indent, d.Reason)
@@ -93,11 +92,9 @@ func (t statusText) device(d status.Device) {
 	if len(d.NUMA) > 0 {
 		t.put(indent, "NUMA "+cli.JoinInts(d.NUMA))
 	}
-	var holders []string
-	for _, h := range d.Held {
-		holders = append(holders, "held by "+h.Namespace+"/"+h.Pod+"/"+h.Container)
+	for _, holder := range d.Holders() {
+		t.put(indent, "held by "+holder)
 	}
-	t.put(indent, fold(holders)...)
 }
 
 // events writes the latest events, oldest first. The status page has more of them.
@@ -130,23 +127,4 @@ func summary(r status.Resource) string {
 		words = append(words, "no longer configured")
 	}
 	return strings.Join(words, ", ")
-}
-
-// fold replaces consecutive equal lines by one of them and their number: "... x3".
-func fold(lines []string) []string {
-	var folded []string
-	repeats := 1
-	for i, line := range lines {
-		isLast := i == len(lines)-1
-		if !isLast && lines[i+1] == line {
-			repeats++
-			continue
-		}
-		if repeats > 1 {
-			line += " x" + strconv.Itoa(repeats)
-		}
-		folded = append(folded, line)
-		repeats = 1
-	}
-	return folded
 }

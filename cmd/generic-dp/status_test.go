@@ -69,14 +69,15 @@ example.com/b: no device
 example.com/c: 3 of 4 slots used
   Healthy, 3 of 4 slots used: fuse
     /dev/fuse
-    held by d/p/c x2
-    held by d/q/c
+    held by d/p/c
+    held by d/p/c (slot 1)
+    held by d/q/c (slot 3)
 
 example.com/a: 1 of 4 slots used, 2 slots unhealthy
   Healthy, 1 of 2 slots used: usb:1
     /dev/ttyUSB0
     NUMA 0,1
-    held by d/p/c
+    held by d/p/c (slot 1)
   Unhealthy, 0 of 2 slots used: usb:22
     device is gone
 

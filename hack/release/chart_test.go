@@ -67,9 +67,8 @@ func lastObject(t *testing.T, text string, into any) {
 // ConfigMap, also with another domain in the user's file.
 func TestConfigFiles(t *testing.T) {
 	t.Parallel()
-	r := release{source: "../..", out: t.TempDir(), version: "v0.0.1-test"}
-	binary, err := r.build(t.Context(), platform{arch: "amd64"})
-	must(t, err)
+	binary := filepath.Join(t.TempDir(), "generic-dp")
+	command(t, "make", "-C", "../..", "build", "BIN="+binary)
 	const mine = `10-mine.toml: "domain = \"home.example\"\n[[resource]]\nname = \"zigbee\"\nmatch = { usb.id = \"10c4:ea60\", glob = \"/dev/ttyUSB*\" }\n"`
 	for values, want := range map[string][]string{
 		"":                       {"99-default.toml"},

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -16,73 +12,48 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-const (
-	// imageName is the name of the image in manifests.
-	imageName = "ghcr.io/" + imagePath
-	imagePath = "generic-dp/generic-dp"
-)
+// imageName is the name of the image in manifests.
+const imageName = "ghcr.io/generic-dp/generic-dp"
 
-// imageArchive is the image's file in the output directory.
-const imageArchive = "generic-dp-image.tar"
+// platform is a target platform: its name in files, and its names in OCI.
+type platform struct{ name, arch, variant string }
 
-// image builds an OCI image for all platforms as an archive of an OCI image layout
-// (image-spec, image-layout.md), which skopeo, podman and containerd read, and its bill of
-// materials.
-func (r *release) image(ctx context.Context) ([]string, error) {
+// platforms are the platforms of releases.
+var platforms = []platform{
+	{name: "amd64", arch: "amd64"},
+	{name: "arm64", arch: "arm64"},
+	{name: "arm7", arch: "arm", variant: "v7"},
+}
+
+// image writes an OCI image of the programs, for all platforms, as an OCI image layout
+// (image-spec, image-layout.md). The output directory has an archive with the programs of each platform.
+// The index is annotated with the image's name in manifests.
+func (r *release) image() error {
 	index := mutate.IndexMediaType(v1.ImageIndex(empty.Index), types.OCIImageIndex)
-	var files []string
 	for _, p := range platforms {
-		binary, err := r.build(ctx, p)
+		img, err := r.platformImage(p)
 		if err != nil {
-			return nil, err
-		}
-		img, err := r.platformImage(p, binary)
-		if err != nil {
-			return nil, fmt.Errorf("image for %s: %w", p, err)
+			return fmt.Errorf("image for %s: %w", p.name, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add:        img,
-			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.arch, Variant: variant(p)}},
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.arch, Variant: p.variant}},
 		})
-		files = append(files, binary, binary+"-evict")
 	}
-	sbom := filepath.Join(r.out, "generic-dp.cdx.json")
-	if err := writeSBOM(sbom, r.version, files); err != nil {
-		return nil, err
+	l, err := layout.Write(filepath.Join(r.out, "image"), empty.Index)
+	if err != nil {
+		return err
 	}
-	archive := filepath.Join(r.out, imageArchive)
-	if err := r.writeLayout(archive, index); err != nil {
-		return nil, err
-	}
-	return append(files, archive, sbom), nil
-}
-
-func variant(p platform) string {
-	if p.arm == "" {
-		return ""
-	}
-	return "v" + p.arm
+	return l.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"io.containerd.image.name":          imageName + ":" + r.version,
+		"org.opencontainers.image.ref.name": r.version,
+	}))
 }
 
 // platformImage contains the binaries only. It runs as uid 0 without capabilities: the
 // kubelet's sockets belong to root.
-func (r *release) platformImage(p platform, binary string) (v1.Image, error) {
-	data, err := os.ReadFile(binary)
-	if err != nil {
-		return nil, err
-	}
-	evict, err := os.ReadFile(binary + "-evict")
-	if err != nil {
-		return nil, err
-	}
-	var archive bytes.Buffer
-	if err := writeTar(&archive, []file{{"generic-dp", 0o755, data}, {"generic-dp-evict", 0o755, evict}}); err != nil {
-		return nil, err
-	}
-	layer, err := tarball.LayerFromOpener(
-		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil },
-		tarball.WithMediaType(types.OCILayer),
-	)
+func (r *release) platformImage(p platform) (v1.Image, error) {
+	layer, err := tarball.LayerFromFile(filepath.Join(r.out, p.name+".tar"), tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +66,7 @@ func (r *release) platformImage(p platform, binary string) (v1.Image, error) {
 		return nil, err
 	}
 	return mutate.ConfigFile(img, &v1.ConfigFile{
-		OS: "linux", Architecture: p.arch, Variant: variant(p),
+		OS: "linux", Architecture: p.arch, Variant: p.variant,
 		RootFS: config.RootFS,
 		Config: v1.Config{
 			User: "0:0", Entrypoint: []string{"/generic-dp"}, Cmd: []string{"serve"},
@@ -108,38 +79,4 @@ func (r *release) platformImage(p platform, binary string) (v1.Image, error) {
 			},
 		},
 	})
-}
-
-// writeLayout writes an image index as an archive of an OCI layout, annotated with the
-// image's name in manifests.
-func (r *release) writeLayout(archive string, index v1.ImageIndex) error {
-	dir, err := os.MkdirTemp("", "generic-dp-image-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	l, err := layout.Write(dir, empty.Index)
-	if err != nil {
-		return err
-	}
-	err = l.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name":          imageName + ":" + r.version,
-		"org.opencontainers.image.ref.name": r.version,
-	}))
-	if err != nil {
-		return err
-	}
-	files, err := readDir(dir, "")
-	if err != nil {
-		return err
-	}
-	out, err := os.Create(archive)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	if err := writeTar(out, files); err != nil {
-		return err
-	}
-	return out.Close()
 }

@@ -12,6 +12,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// pluginPlatforms are the platforms of the plugin, as Krew names them.
+var pluginPlatforms = []struct{ OS, Arch string }{
+	{"linux", "amd64"},
+	{"linux", "arm64"},
+	{"darwin", "amd64"},
+	{"darwin", "arm64"},
+	{"windows", "amd64"},
+	{"windows", "arm64"},
+}
+
 // checkKrew checks that the manifest names the archives of the release with their digests, and that
 // the program in them is the one for the platform.
 func checkKrew(t *testing.T, out, version string) {
@@ -28,8 +38,8 @@ func checkKrew(t *testing.T, out, version string) {
 			}
 		}
 	}
-	must(t, yaml.UnmarshalStrict([]byte(readFile(t, filepath.Join(out, krewManifest))), new(map[string]any)))
-	must(t, yaml.Unmarshal([]byte(readFile(t, filepath.Join(out, krewManifest))), &plugin))
+	must(t, yaml.UnmarshalStrict([]byte(readFile(t, filepath.Join(out, "generic-dp-krew.yaml"))), new(map[string]any)))
+	must(t, yaml.Unmarshal([]byte(readFile(t, filepath.Join(out, "generic-dp-krew.yaml"))), &plugin))
 	// The rules of Krew's validation package, and of its guide for short descriptions.
 	isValid := plugin.Metadata.Name == "generic-dp" && plugin.Spec.Version == version && strings.HasPrefix(version, "v")
 	if !isValid || len(plugin.Spec.ShortDescription) > 50 || len(plugin.Spec.Platforms) != len(pluginPlatforms) {

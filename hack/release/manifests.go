@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -46,40 +45,21 @@ var draValues = map[string]any{
 
 // manifests writes the files that are made from the chart: the files in the checkout, and a manifest
 // for each distribution in the output directory.
-func (r *release) manifests(ctx context.Context) ([]string, error) {
+func (r *release) manifests() error {
 	made, err := r.fromChart()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	files, err := writeFiles(made)
-	if err != nil {
-		return nil, err
-	}
-	distributions, err := r.writeDistributions(ctx)
-	return append(files, distributions...), err
-}
-
-// writeDistributions writes the manifests of distributions into the output directory.
-func (r *release) writeDistributions(context.Context) ([]string, error) {
-	made, err := r.distributions()
-	if err != nil {
-		return nil, err
-	}
-	return writeFiles(made)
-}
-
-// writeFiles writes files, and returns their paths in order.
-func writeFiles(made map[string][]byte) ([]string, error) {
 	for file, text := range made {
 		if err := os.WriteFile(file, text, 0o644); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return slices.Sorted(maps.Keys(made)), nil
+	return r.distributions()
 }
 
 // fromChart returns the files of the checkout that are made from the chart: the plain manifest, the
-// manifest with the DRA driver, the dashboard, and the chart's README with its table of values.
+// manifest with the DRA driver, and the dashboard.
 func (r *release) fromChart() (map[string][]byte, error) {
 	deploy := filepath.Join(r.source, "deploy")
 	plain, err := r.render(plainValues)
@@ -91,44 +71,36 @@ func (r *release) fromChart() (map[string][]byte, error) {
 		return nil, err
 	}
 	dashboard, err := os.ReadFile(filepath.Join(deploy, "grafana", "generic-dp.json"))
-	if err != nil {
-		return nil, err
-	}
-	readme, err := r.readme()
 	return map[string][]byte{
 		filepath.Join(deploy, manifestName):               plain,
 		filepath.Join(deploy, "dra", manifestName):        dra,
 		r.chart(filepath.Join("files", "dashboard.json")): dashboard,
-		r.chart(readmeName):                               readme,
 	}, err
 }
 
-// distributions returns a manifest for each file of values in the chart, by path in the output
-// directory: generic-dp-talos.yaml.
-func (r *release) distributions() (map[string][]byte, error) {
+// distributions writes a manifest for each file of values in the chart into the output directory:
+// generic-dp-talos.yaml.
+func (r *release) distributions() error {
 	files, err := filepath.Glob(r.chart("distributions/*.yaml"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	made := map[string][]byte{}
 	for _, file := range files {
 		values, err := chartutil.ReadValuesFile(file)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		values["namespace"] = map[string]any{"create": true}
-		name := "generic-dp-" + filepath.Base(file)
-		made[filepath.Join(r.out, name)], err = r.render(values)
+		manifest, err := r.render(values)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		err = os.WriteFile(filepath.Join(r.out, "generic-dp-"+filepath.Base(file)), manifest, 0o644)
+		if err != nil {
+			return err
 		}
 	}
-	return made, nil
-}
-
-// withoutHelm removes Helm's labels, and trailing white space.
-func withoutHelm(manifest []byte) []byte {
-	return trailing.ReplaceAll(helmLabels.ReplaceAll(manifest, nil), nil)
+	return nil
 }
 
 // chart is the path of a file of the chart.
@@ -173,7 +145,7 @@ func (r *release) render(values map[string]any) ([]byte, error) {
 			fmt.Fprintf(&out, "---\n%s\n", text)
 		}
 	}
-	return withoutHelm(out.Bytes()), nil
+	return trailing.ReplaceAll(helmLabels.ReplaceAll(out.Bytes(), nil), nil), nil
 }
 
 func rank(name string) int {

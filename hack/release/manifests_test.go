@@ -31,10 +31,10 @@ func TestMadeFromChart(t *testing.T) {
 func TestPagesNameRelease(t *testing.T) {
 	t.Parallel()
 	for page, want := range map[string]string{
-		"README.md":                        "oci://ghcr.io/" + chartPath + "\n",
-		"deploy/helm/generic-dp/README.md": "`oci://ghcr.io/" + chartPath + "`",
-		"deploy/helm/artifacthub-repo.yml": " ghcr.io/" + chartPath + ":",
-		"docs/fleet.md":                    "--manifest=" + krewManifest + "`",
+		"README.md":                        "oci://ghcr.io/generic-dp/charts/generic-dp\n",
+		"deploy/helm/generic-dp/README.md": "`oci://ghcr.io/generic-dp/charts/generic-dp`",
+		"deploy/helm/artifacthub-repo.yml": " ghcr.io/generic-dp/charts/generic-dp:",
+		"docs/fleet.md":                    "--manifest=generic-dp-krew.yaml`",
 	} {
 		if !strings.Contains(readFile(t, filepath.Join(checkout.source, page)), want) {
 			t.Errorf("%s does not name %s", page, want)

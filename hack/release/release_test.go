@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -12,12 +13,14 @@ import (
 	"strings"
 	"testing"
 
-	cdx "github.com/CycloneDX/cyclonedx-go"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 )
+
+// sumsName is the file with the digests of all other files.
+const sumsName = "SHA256SUMS"
 
 // maxImage is the maximum size of one platform's image, compressed, in bytes.
 const maxImage = 20 << 20
@@ -32,8 +35,8 @@ func TestRelease(t *testing.T) {
 		dir := t.TempDir()
 		copySource(t, dir)
 		out = t.TempDir()
-		r := release{source: dir, out: out, version: version}
-		files, err := r.all(t.Context())
+		command(t, "make", "-C", dir, "release", "VERSION="+version, "OUT="+out)
+		files, err := os.ReadDir(out)
 		must(t, err)
 		text := readFile(t, filepath.Join(out, sumsName))
 		if lines := strings.Count(text, "\n"); lines != len(files)-1 {
@@ -45,15 +48,16 @@ func TestRelease(t *testing.T) {
 		t.Errorf("two builds differ:\n%s\n%s", sums[0], sums[1])
 	}
 	command(t, "sh", "-c", "cd "+out+" && sha256sum --check --strict "+sumsName)
-	t.Run("image", func(t *testing.T) { checkImages(t, out, filepath.Join(out, imageArchive), version) })
-	t.Run("bill of materials", func(t *testing.T) { checkSBOM(t, out) })
+	t.Run("image", func(t *testing.T) { checkImages(t, out, filepath.Join(out, "generic-dp-image.tar"), version) })
+	t.Run("bill of materials", func(t *testing.T) { checkSBOM(t, out, version) })
 	t.Run("chart", func(t *testing.T) { checkChart(t, out, version) })
 	t.Run("packages", func(t *testing.T) { checkPackages(t, out) })
 	t.Run("krew", func(t *testing.T) { checkKrew(t, out, version) })
 	t.Run("another version than the chart's", func(t *testing.T) {
-		r := release{source: "../..", out: t.TempDir(), version: version + "-rc.1"}
-		if files, err := r.packChart(t.Context()); err == nil || !strings.Contains(err.Error(), "Chart.yaml") {
-			t.Errorf("packChart: %v, %v, want an error that names Chart.yaml", files, err)
+		cmd := exec.Command("../release.sh", "chart")
+		cmd.Env = append(os.Environ(), "VERSION="+version+"-rc.1", "OUT="+t.TempDir())
+		if text, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(text), "Chart.yaml") {
+			t.Errorf("release.sh chart: %s, %v, want an error that names Chart.yaml", text, err)
 		}
 	})
 }
@@ -84,7 +88,7 @@ func command(t *testing.T, name string, args ...string) string {
 // checkChart checks that the archive has the files that Helm reads in the directory.
 func checkChart(t *testing.T, out, version string) {
 	t.Helper()
-	packed, err := loader.Load((&release{out: out, version: version}).chartArchive())
+	packed, err := loader.Load(filepath.Join(out, "generic-dp-"+strings.TrimPrefix(version, "v")+".tgz"))
 	must(t, err)
 	unpacked, err := loader.Load(checkout.chart(""))
 	must(t, err)
@@ -100,8 +104,7 @@ func checkChart(t *testing.T, out, version string) {
 	}
 }
 
-// checkPackages checks the number of packages, their reproducibility, man page and
-// completions.
+// checkPackages checks the number of packages, their reproducibility and completions.
 func checkPackages(t *testing.T, out string) {
 	t.Helper()
 	rpms, err := filepath.Glob(filepath.Join(out, "*.rpm"))
@@ -122,14 +125,8 @@ func checkPackages(t *testing.T, out string) {
 		t.Fatalf("Debian packages %q, %v, want one for this machine", debs, err)
 	}
 	command(t, "dpkg-deb", "--extract", debs[0], dir)
-	page := command(t, "gzip", "-dc", filepath.Join(dir, "usr/share/man/man1/generic-dp.1.gz"))
 	if tests := command(t, "find", dir, "-name", "*_test.go"); tests != "" {
 		t.Errorf("the package has tests: %s", tests)
-	}
-	for _, want := range []string{".SS serve\n", ".SS init\n", ".SS explain\n", `.B \-\-kubelet\-dir string` + "\n", `.B \-\-config string` + "\n", ".SH EXIT STATUS\n", ".SH FILES\n", ".SH EXAMPLES\n"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the man page lacks %q", want)
-		}
 	}
 	completions := map[string]string{
 		"bash": "usr/share/bash-completion/completions/generic-dp",
@@ -154,7 +151,7 @@ func checkPackages(t *testing.T, out string) {
 func checkImages(t *testing.T, out, archive, version string) {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, untar(archive, dir))
+	command(t, "tar", "-xf", archive, "-C", dir)
 	index, err := layout.ImageIndexFromPath(dir)
 	must(t, err)
 	top, err := index.IndexManifest()
@@ -212,33 +209,40 @@ func checkImage(t *testing.T, img v1.Image, binary string) {
 	}
 }
 
-// checkSBOM compares the bill of materials with `go version -m` of the binaries.
-func checkSBOM(t *testing.T, out string) {
+// checkSBOM compares the bill of materials with `go version -m` of all programs, and checks that it is
+// about them.
+func checkSBOM(t *testing.T, out, version string) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(out, "generic-dp.cdx.json"))
-	must(t, err)
-	defer f.Close()
-	var bom cdx.BOM
-	must(t, cdx.NewBOMDecoder(f, cdx.BOMFileFormatJSON).Decode(&bom))
-	listed := map[string]bool{}
-	for _, c := range *bom.Components {
-		listed[c.Name+" "+c.Version] = true
+	type component struct{ Name, Version string }
+	var bom struct {
+		Metadata   struct{ Component component }
+		Components []component
+	}
+	must(t, json.Unmarshal([]byte(readFile(t, filepath.Join(out, "generic-dp.cdx.json"))), &bom))
+	if bom.Metadata.Component.Version != version {
+		t.Errorf("the bill of materials is of version %s, want %s", bom.Metadata.Component.Version, version)
+	}
+	listed := map[component]bool{}
+	for _, c := range bom.Components {
+		listed[c] = true
 	}
 	modules := 0
 	for _, p := range platforms {
-		binary := "generic-dp-linux-" + p.String()
-		text := command(t, "go", "version", "-m", filepath.Join(out, binary))
-		_, goVersion, _ := strings.Cut(strings.SplitN(text, "\n", 2)[0], ": go")
-		want := []string{binary + " " + bom.Metadata.Component.Version, "stdlib " + goVersion}
-		for line := range strings.Lines(text) {
-			if fields := strings.Fields(line); fields[0] == "dep" {
-				want = append(want, fields[1]+" "+fields[2])
-				modules++
+		for _, suffix := range []string{"", "-evict"} {
+			binary := "generic-dp-linux-" + p.name + suffix
+			text := command(t, "go", "version", "-m", filepath.Join(out, binary))
+			_, goVersion, _ := strings.Cut(strings.SplitN(text, "\n", 2)[0], ": ")
+			want := []component{{"std", strings.TrimSpace(goVersion)}}
+			for line := range strings.Lines(text) {
+				if fields := strings.Fields(line); fields[0] == "dep" {
+					want = append(want, component{fields[1], fields[2]})
+					modules++
+				}
 			}
-		}
-		for _, component := range want {
-			if !listed[component] {
-				t.Errorf("the bill of materials lacks %s of %s", component, binary)
+			for _, c := range want {
+				if !listed[c] {
+					t.Errorf("the bill of materials lacks %v of %s", c, binary)
+				}
 			}
 		}
 	}
@@ -257,8 +261,10 @@ func TestPackageVersion(t *testing.T) {
 		"unknown":            "0~git.unknown",
 		"v1.2.3-4-g12-dirty": "1.2.3.4.g12.dirty",
 	} {
-		if got := packageVersion(version); got != want {
-			t.Errorf("packageVersion(%q) is %q, want %q", version, got, want)
+		cmd := exec.Command("../release.sh", "package-version")
+		cmd.Env = append(os.Environ(), "VERSION="+version)
+		if got, err := cmd.Output(); err != nil || string(got) != want+"\n" {
+			t.Errorf("release.sh package-version of %q is %q, %v, want %q", version, got, err, want)
 		}
 	}
 }
@@ -269,10 +275,7 @@ func TestInstall(t *testing.T) {
 		t.Skip("GENERIC_DP_INSTALL is not set: this installs a package on the machine")
 	}
 	out := t.TempDir()
-	r := release{source: "../..", out: out, version: "v0.0.1-test"}
-	if _, err := r.packages(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	command(t, "make", "-C", "../..", "packages", "VERSION=v0.0.1-test", "OUT="+out)
 	arch := strings.TrimSpace(command(t, "dpkg", "--print-architecture"))
 	command(t, "dpkg", "-i", filepath.Join(out, "generic-dp_0.0.1.test_"+arch+".deb"))
 	t.Cleanup(func() { _ = exec.Command("dpkg", "-P", "generic-dp").Run() })

@@ -22,9 +22,9 @@ import (
 //     REDACTED2, …: equal ones by equal ones. Placeholder serials stay, and so does the name of
 //     the controller, which is the serial of a root hub.
 //   - Names below /dev in directories of names made of serials, UUIDs and
-//     labels (by-id, by-uuid, …; not by-path), and names with a long number or an address,
-//     by REDACTED-1, REDACTED-2, …
-//   - The serials in other names below /dev and in strings of USB devices.
+//     labels (by-id, by-uuid, …; not by-path), and names with a serial, a long number or an
+//     address, by REDACTED-1, REDACTED-2, …
+//   - The serials in strings of USB devices.
 //   - The serials in names of other files, and names of them with a long number or an address.
 //   - Names of network interfaces that contain a MAC address ("enx…").
 //
@@ -106,48 +106,27 @@ func (r *redaction) renameInDev(reading *inventory.Reading) {
 	paths := slices.Collect(maps.Keys(reading.Links))
 	paths = append(paths, reading.Snapshot.Dirs[1:]...)
 	paths = append(paths, reading.Mounts...)
-	// used are the paths that exist, so that a new name is not the name of another file.
-	used := make(map[string]bool)
 	for _, n := range reading.Snapshot.Nodes {
-		used[n.Path] = true
 		isKernelName := n.SysPath != "" && n.Kernel == path.Base(n.Path)
 		if !isKernelName {
 			paths = append(paths, n.Path)
 		}
 	}
-	for _, p := range paths {
-		used[p] = true
-	}
 	// The numbers of names are the same in each recording of a host.
 	slices.Sort(paths)
-	made := 0
-	next := func() string {
-		made++
-		return fmt.Sprintf("REDACTED-%d", made)
-	}
 	for _, p := range paths {
-		in, old := path.Split(p)
-		// A name with a serial number keeps the rest, from which the kind of device is visible.
-		name := r.replace(old)
-		if identifies(p) {
-			name = next()
-		}
-		// Two names may differ only in the part that is replaced.
-		for name != old && used[in+name] {
-			name = next()
-		}
-		if name != old {
-			used[in+name] = true
-			r.names[p] = name
+		name := path.Base(p)
+		if identifies(p) || r.replace(name) != name {
+			r.names[p] = fmt.Sprintf("REDACTED-%d", len(r.names)+1)
 		}
 	}
 }
 
 // longNumber matches names made of a UUID, a world wide name, a MAC address, or the
-// name of a network target. A PCI address and the address in the name of a platform
-// device are shorter.
+// name of a network target, and names of a redacted recording, which get new numbers. A PCI address
+// and the address in the name of a platform device are shorter.
 var longNumber = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)[0-9a-f]{12}|([0-9a-f]{2}[:-]){5}[0-9a-f]{2}|iscsi|\b(iqn|eui|nqn)\.`)
+	return regexp.MustCompile(`(?i)[0-9a-f]{12}|([0-9a-f]{2}[:-]){5}[0-9a-f]{2}|iscsi|\b(iqn|eui|nqn)\.|^redacted-`)
 })
 
 // identifies reports whether the name of a path below /dev identifies a single device,

@@ -12,7 +12,6 @@ package catalog
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -23,9 +22,6 @@ import (
 type Host interface {
 	// Driver returns the driver of a directory of sysfs. It is empty if there is none.
 	Driver(dir string) string
-	// Attr returns the values of an attribute of a directory of sysfs, or nil if there is none. The
-	// name may have wildcards, whose search ends at the time until.
-	Attr(dir, name string, until time.Time) (values []string, unread bool)
 	// InUse returns what the host itself uses a network interface for. It is empty if the host
 	// does not use it.
 	InUse(*device.Node) string
@@ -66,7 +62,7 @@ func New(snap *device.Snapshot, host Host, names Names) *Catalog {
 // calls it with a Host that records, so that a recording has the same catalog as the host.
 func Read(snap *device.Snapshot, host Host) {
 	c := New(snap, host, nil)
-	// Starter reads drivers and attributes. Its result does not matter here.
+	// Starter reads drivers. Its result does not matter here.
 	c.Starter()
 	for _, n := range snap.Nets {
 		host.InUse(n)

@@ -1,9 +1,7 @@
 package catalog
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 )
@@ -44,13 +42,9 @@ func reenumeratedIDs(h *device.Hardware) []string {
 func modelCondition(h *device.Hardware) string {
 	ids := reenumeratedIDs(h)
 	if ids == nil {
-		return fmt.Sprintf("id = %q", attribute(h, "usb.id"))
+		ids = []string{attribute(h, "usb.id")}
 	}
-	quoted := make([]string, len(ids))
-	for i, id := range ids {
-		quoted[i] = quote(id)
-	}
-	return "id = [" + strings.Join(quoted, ", ") + "]"
+	return "id = " + quoteAll(ids)
 }
 
 // byPort groups hardware by its port, so that a device keeps its ID when it appears with another

@@ -24,7 +24,6 @@ func Fold(list []Device) (short []Folded, hidden int) {
 			continue
 		}
 		key := model{bus: d.Bus, id: d.ID, class: d.Class, driver: d.Driver}
-		// NUMA nodes are merged, so that they do not distinguish lines.
 		at, isKnown := models[key]
 		if !isKnown {
 			models[key] = len(short)
@@ -33,8 +32,8 @@ func Fold(list []Device) (short []Folded, hidden int) {
 		}
 		first := &short[at]
 		first.More++
-		// Clip makes union copy the list, which the first device still shares with the argument of
-		// Fold.
+		// NUMA nodes do not distinguish lines. Clip makes union copy the list, which the first device
+		// still shares with the argument of Fold.
 		first.NUMA = union(slices.Clip(first.NUMA), d.NUMA...)
 	}
 	return short, hidden

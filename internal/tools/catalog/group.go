@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
@@ -20,8 +19,8 @@ type group struct {
 	identity string
 	// lines are further keys of the resource, in the order in which they are written.
 	lines []string
-	// selects are the conditions on nodes that identity and lines have, for comments.
-	selects []func(*device.Node) bool
+	// selects is the condition on nodes that identity and lines have, for comments. It is nil without one.
+	selects func(*device.Node) bool
 	// notes are comments for the administrator.
 	notes []string
 	// members are never empty. A new group has one.
@@ -130,91 +129,47 @@ func (g *group) selectNodes(found []*device.Node) {
 		g.lines = append(g.lines, eachNode)
 	case isVideo && images == 1: // the other nodes of a camera have metadata
 		g.lines = append(g.lines, indexLine+`0"`)
-		g.selects = append(g.selects, hasNumber(indexOf, 0))
+		g.selects = hasNumber(indexOf, 0)
 	default:
 		// Several nodes cannot be at one path.
 		g.path = ""
 	}
 }
 
-// platformGroup returns the group of a camera or a sound card of a board. It returns nil for all
-// other platform devices. Such hardware has no IDs: the name that its driver gives to a node
-// identifies it, "unicam-image", or else the driver.
+// platformGroup returns the group of a camera or a sound card of a board, with all its nodes. It
+// returns nil for all other platform devices. Such hardware has no IDs: its driver identifies it, or
+// else the paths of its nodes.
 func (c *Catalog) platformGroup(h *device.Hardware) *group {
-	k := c.kindOf(h)
 	g := &group{
-		kind:    k,
+		kind:    c.kindOf(h),
 		members: []*device.Hardware{h},
 	}
-	switch k.resource {
+	switch g.resource {
 	case "camera":
-		c.selectCamera(g, h)
+		// libcamera configures the sensor and the receiver through these nodes.
+		g.nodes = slices.Concat(g.nodes, mediaNodes)
 	case "sound":
-		c.selectSound(g, h)
 	default:
 		return nil
 	}
-	return g
-}
-
-// selectCamera adds the keys that select a camera of a board.
-func (c *Catalog) selectCamera(g *group, h *device.Hardware) {
-	found := c.nodesOf(h, g.nodes)
+	g.path = ""
+	g.lines = append([]string{eachDevice}, c.companions(g.with)...)
 	driver := c.host.Driver(h.Path)
-	isPipeline := driver != "" && c.hasNode(h, mediaNodes)
-	if isPipeline {
-		// libcamera configures the sensor and the receiver through these nodes.
-		g.identity = driverLine(driver)
-		g.nodes = slices.Concat(g.nodes, mediaNodes)
-		g.path = ""
-		g.lines = []string{eachDevice}
-		return
-	}
-	// Nodes with another name than the first one have another purpose, such as metadata.
-	image := c.nodeName(found[0])
-	if image != "" {
-		g.selects = append(g.selects, func(n *device.Node) bool {
-			return c.nodeName(n) == image
-		})
-		found = c.selected(g, h)
-		g.identity = "match.attr.name = " + quote(pattern.Quote(image))
-		g.selectNodes(found)
-		return
-	}
 	if driver != "" {
 		g.identity = driverLine(driver)
-		g.selectNodes(found)
-		return
+		return g
 	}
 	// The path is the last resort: it follows no hardware.
-	g.nodes = []string{pattern.Quote(found[0].Path)}
-}
-
-// selectSound adds the keys that select a sound card of a board, with all its nodes.
-func (c *Catalog) selectSound(g *group, h *device.Hardware) {
-	g.lines = append([]string{eachDevice}, c.companions(g.with)...)
-	g.isWhole = true
-	driver := c.host.Driver(h.Path)
-	if driver != "" {
-		g.identity = driverLine(driver)
-		return
-	}
 	var globs []string
 	for _, n := range c.nodesOf(h, g.nodes) {
 		globs = append(globs, pattern.Quote(n.Path))
 	}
 	g.nodes = globs
+	return g
 }
 
 // driverLine selects nodes by the driver of their hardware.
-func driverLine(driver string) string { return "match.driver = " + quote(pattern.Quote(driver)) }
-
-// nodeName returns the name that a driver gives to a node of video4linux (name_show in
-// drivers/media/v4l2-core/v4l2-dev.c). It is empty if there is none.
-func (c *Catalog) nodeName(n *device.Node) string {
-	names, _ := c.host.Attr(n.SysPath, "name", time.Now().Add(time.Second))
-	return strings.Join(names, "")
-}
+func driverLine(driver string) string { return "match.driver = " + Quote(pattern.Quote(driver)) }
 
 // specialGroup returns the group of hardware that is injected in another way than by its nodes. It
 // returns nil for all other hardware.
@@ -255,7 +210,9 @@ func newSpecial(h *device.Hardware, resource, name, identity string, lines ...st
 func (g *group) add(other *group) {
 	g.members = append(g.members, other.members...)
 	g.lines = union(g.lines, other.lines...)
-	g.selects = append(g.selects, other.selects...)
+	if other.selects != nil {
+		g.selects = other.selects
+	}
 	g.nodes = union(g.nodes, other.nodes...)
 	// The path only fits if each member has a single node.
 	if other.path == "" {
@@ -326,10 +283,10 @@ func (c *Catalog) narrow(g *group, n *device.Node) []string {
 	case len(alike) == 1:
 	case h.USB != nil && isUnique(alike, n, interfaceOf):
 		conditions = append(conditions, fmt.Sprintf("interface = %d", n.Interface))
-		g.selects = append(g.selects, hasNumber(interfaceOf, n.Interface))
+		g.selects = hasNumber(interfaceOf, n.Interface)
 	case n.Subsystem == videoClass && isUnique(alike, n, indexOf):
 		g.lines = append(g.lines, indexLine+strconv.Itoa(n.Index)+`"`)
-		g.selects = append(g.selects, hasNumber(indexOf, n.Index))
+		g.selects = hasNumber(indexOf, n.Index)
 	default:
 		glob = pattern.Quote(n.Path)
 	}
@@ -364,12 +321,12 @@ func hasNumber(number func(*device.Node) int, want int) func(*device.Node) bool 
 // selected lists the nodes of a member that the resource of a group selects.
 func (c *Catalog) selected(g *group, h *device.Hardware) []*device.Node {
 	found := c.nodesOf(h, g.nodes)
-	for _, isSelected := range g.selects {
-		found = slices.DeleteFunc(found, func(n *device.Node) bool {
-			return !isSelected(n)
-		})
+	if g.selects == nil {
+		return found
 	}
-	return found
+	return slices.DeleteFunc(found, func(n *device.Node) bool {
+		return !g.selects(n)
+	})
 }
 
 // isUnique reports whether a node has a number that no other node has. A negative number means that

@@ -66,30 +66,28 @@ func readKinds(heading string) []kind {
 
 // add adds an item of a row: a glob, or a name with a value.
 func (k *kind) add(item string) {
+	lists := map[string]*[]string{
+		"pci":      &k.pciClasses,
+		"usb":      &k.usbClasses,
+		"driver":   &k.drivers,
+		"word":     &k.words,
+		"together": &k.together,
+		"with":     &k.with,
+	}
 	name, value, _ := strings.Cut(item, ":")
-	switch name {
-	case "-":
-	case "pci":
-		k.pciClasses = append(k.pciClasses, value)
-	case "usb":
-		k.usbClasses = append(k.usbClasses, value)
-	case "driver":
-		k.drivers = append(k.drivers, value)
-	case "word":
-		k.words = append(k.words, value)
-	case "path":
+	list := lists[name]
+	switch {
+	case list != nil:
+		*list = append(*list, value)
+	case name == "path":
 		k.path = value
-	case "together":
-		k.together = append(k.together, value)
-	case "with":
-		k.with = append(k.with, value)
-	case "vendor":
+	case name == "vendor":
 		k.vendor = value
-	case "count":
+	case name == "count":
 		k.count, _ = strconv.Atoi(value)
-	case "each":
+	case name == "each":
 		k.each = true
-	default:
+	case item != "-":
 		k.nodes = append(k.nodes, item)
 	}
 }
@@ -110,10 +108,6 @@ const networkKind = "network"
 // serialKind is the kind of serial ports of a board.
 const serialKind = "serial port"
 
-// The vendors of display controllers for the consoles of servers, which are no GPUs even if
-// they have no driver: ASPEED and Matrox.
-var consoleVendors = []string{"1a03", "102b"}
-
 // kindOf returns the kind of hardware, and the zero kind if it is unknown.
 func (c *Catalog) kindOf(h *device.Hardware) kind {
 	if h.MDev != nil {
@@ -126,14 +120,6 @@ func (c *Catalog) kindOf(h *device.Hardware) kind {
 		if c.isKind(h, &k) {
 			return k
 		}
-	}
-	// PCI_BASE_CLASS_DISPLAY. All GPUs and the displays of consoles have it.
-	isDisplay := h.PCI != nil && strings.HasPrefix(h.PCI.Class, "03")
-	switch {
-	case isDisplay && slices.Contains(consoleVendors, h.PCI.Vendor):
-		return kind{name: "display"}
-	case isDisplay: // with a driver that has no DRM nodes, such as vfio-pci
-		return kind{name: "GPU"}
 	}
 	return kind{}
 }
@@ -219,20 +205,11 @@ func (c *Catalog) kindOfNode(n *device.Node) kind {
 	}
 }
 
-// isChipset reports whether a GPIO chip belongs to the chipset of a PC: its lines are wired
-// on the board, to the power button or the lid, and pods have no use for them. The ACPI
-// tables name it after its manufacturer: "INT34C5:00", "AMDI0030:00".
-func isChipset(h *device.Hardware) bool {
-	if h == nil {
-		return false
-	}
-	if h.Bus != device.PlatformBus {
-		return h.PCI != nil
-	}
-	// Only ACPI names have a colon and a number after the identifier.
-	isACPI := strings.Contains(h.Name, ":")
-	isOfPC := hasPrefix(h.Name, []string{"INT", "AMD"})
-	return isACPI && isOfPC
+// isOfBoard reports whether a GPIO chip belongs to the chipset of a PC: its lines are wired
+// on the board, to the power button or the lid, and pods have no use for them. The ACPI tables
+// name it after its manufacturer: "INT34C5:00", "AMDI0030:00".
+func isOfBoard(h *device.Hardware) bool {
+	return h != nil && (h.PCI != nil || hasPrefix(h.Name, []string{"INT", "AMD"}))
 }
 
 // isDisplaySound reports whether a function is the sound of a graphics card, for its HDMI

@@ -164,27 +164,29 @@ func compareNames(a, b Device) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// withoutHardware lists nodes and network interfaces without hardware. Nodes with one stem
-// that no resource has, such as the 64 terminals of a console, are one entry.
+// withoutHardware lists nodes and network interfaces without hardware. Nodes that only differ in their
+// numbers and that no resource has, such as the terminals of a console or thousands of volumes, are one
+// entry.
 func (c *Catalog) withoutHardware(offers owners) []Device {
-	// An interface in use and a free one never share an entry.
+	numbers := regexp.MustCompile("[0-9]+")
 	var list []Device
-	entries := map[string]int{} // by stem and use
+	entries := map[string]int{} // by name and use
 	for _, n := range slices.Concat(c.snap.Nodes, c.snap.Nets) {
 		if n.Hardware != nil {
 			continue
 		}
 		d := c.describeNode(n, offers)
-		key := starred(n.Path) + "\n" + d.InUse
-		at, isKnown := entries[key]
+		name := numbers.ReplaceAllString(n.Path, "*")
+		// An interface in use and a free one never share an entry.
+		at, isKnown := entries[name+"\n"+d.InUse]
 		if isKnown && len(d.Offers) == 0 && len(list[at].Offers) == 0 {
 			entry := &list[at]
-			entry.Name = starred(n.Path)
+			entry.Name = name
 			entry.Nodes = append(entry.Nodes, d.Nodes...)
 			entry.Interfaces = append(entry.Interfaces, d.Interfaces...)
 			continue
 		}
-		entries[key] = len(list)
+		entries[name+"\n"+d.InUse] = len(list)
 		list = append(list, d)
 	}
 	return list
@@ -208,22 +210,6 @@ func (c *Catalog) describeNode(n *device.Node, offers owners) Device {
 	d.InUse = c.host.InUse(n)
 	return d
 }
-
-// starred returns a path with "*" in place of its numbers, "/dev/cpu/*/msr", and of the hash in
-// the name of an interface of a container, "cali*" for "cali3d0f1a2b4c5".
-func starred(path string) string {
-	isInterface := !strings.HasPrefix(path, "/")
-	for _, prefix := range containerPrefixes {
-		if isInterface && strings.HasPrefix(path, prefix) {
-			return prefix + "*"
-		}
-	}
-	return regexp.MustCompile("[0-9]+").ReplaceAllString(path, "*")
-}
-
-// containerPrefixes start the names of the host's ends of the interfaces of containers:
-// Calico, Docker and the bridge plugin of CNI, Cilium, and AWS.
-var containerPrefixes = []string{"cali", "veth", "lxc", "eni"}
 
 // owners are the offers by sysfs path of hardware, path of a node or name of an interface. The
 // three kinds of keys never collide: only paths of nodes begin with "/dev".

@@ -23,15 +23,15 @@ type Resource struct {
 func (r Resource) Text() string {
 	var b strings.Builder
 	for _, line := range r.Comment {
-		b.WriteString("# " + oneLine(line) + "\n")
+		b.WriteString("# " + OneLine(line) + "\n")
 	}
 	fmt.Fprintf(&b, "[[resource]]\nname = %q\n%s\n", r.Name, strings.Join(r.Lines, "\n"))
 	return b.String()
 }
 
-// oneLine replaces all characters that could end a comment or that a terminal interprets: the names
+// OneLine replaces all characters that could end a comment or that a terminal interprets: the names
 // of devices and pods are arbitrary.
-func oneLine(s string) string {
+func OneLine(s string) string {
 	printable := func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -41,10 +41,22 @@ func oneLine(s string) string {
 	return strings.Map(printable, strings.ToValidUTF8(s, "?"))
 }
 
-// quote formats a basic string of TOML, which has the escapes of JSON.
-func quote(s string) string {
+// Quote formats a basic string of TOML, which has the escapes of JSON.
+func Quote(s string) string {
 	text, _ := json.Marshal(s) // a string always has an encoding
 	return string(text)
+}
+
+// quoteAll formats strings as a value of TOML: a list, or the only string.
+func quoteAll(values []string) string {
+	quoted := make([]string, len(values))
+	for i, s := range values {
+		quoted[i] = Quote(s)
+	}
+	if len(quoted) == 1 {
+		return quoted[0]
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 // slug makes a name of letters, digits and "-", which is valid in the name of a resource. It

@@ -68,7 +68,7 @@ func forInterface(h *device.Hardware, n *device.Node, hasModel bool) Resource {
 	if hasModel {
 		r.Lines = append(r.Lines, identity(h))
 	}
-	r.Lines = append(r.Lines, "match.net.name = "+quote(pattern.Quote(n.Path)), cdiLine)
+	r.Lines = append(r.Lines, "match.net.name = "+Quote(pattern.Quote(n.Path)), cdiLine)
 	return r
 }
 
@@ -91,7 +91,7 @@ func (c *Catalog) distinguishing(h *device.Hardware) []string {
 	case h.IsPartition():
 		return nil
 	case hasSerial && !sameSerial:
-		return []string{"serial = " + quote(pattern.Quote(serial))}
+		return []string{"serial = " + Quote(pattern.Quote(serial))}
 	case len(sameModel) == 0:
 		return nil
 	case h.USB != nil:

@@ -130,7 +130,7 @@ func isForPods(n *device.Node) bool {
 		return true
 	}
 	isUSB := n.Hardware != nil && n.Hardware.USB != nil
-	return !isUSB && !isChipset(n.Hardware)
+	return !isUSB && !isOfBoard(n.Hardware)
 }
 
 // isWritable reports whether a configuration may contain a path: TOML is UTF-8, and package config
@@ -164,7 +164,7 @@ func (c *Catalog) resourceOfNode(k kind, n *device.Node, all []*device.Node) Res
 		return r
 	}
 	r := c.resourceOfNodes(k, k.nodes[0], []string{n.Path})
-	r.Lines = append(r.Lines, "match.driver = "+quote(pattern.Quote(driver)))
+	r.Lines = append(r.Lines, "match.driver = "+Quote(pattern.Quote(driver)))
 	if len(all) > 1 {
 		r.Name += "-" + slug(driver)
 	}
@@ -196,7 +196,7 @@ func (c *Catalog) resourceOfNodes(k kind, glob string, found []string) Resource 
 		r.Comment = append(r.Comment, "Containers share it: count is how many may have it at once.")
 		r.Lines = append(r.Lines, "count = "+strconv.Itoa(k.count))
 	}
-	r.Lines = append(r.Lines, "match.glob = "+quote(glob))
+	r.Lines = append(r.Lines, "match.glob = "+Quote(glob))
 	r.Lines = append(r.Lines, c.companions(k.with)...)
 	return r
 }
@@ -280,14 +280,11 @@ func (c *Catalog) globLine(g *group) []string {
 	for _, glob := range g.nodes {
 		selects := func(h *device.Hardware) bool { return c.hasNode(h, []string{glob}) }
 		if slices.ContainsFunc(g.members, selects) {
-			globs = append(globs, quote(glob))
+			globs = append(globs, glob)
 		}
 	}
-	switch len(globs) {
-	case 0:
+	if globs == nil {
 		return nil
-	case 1:
-		return []string{"match.glob = " + globs[0]}
 	}
-	return []string{"match.glob = [" + strings.Join(globs, ", ") + "]"}
+	return []string{"match.glob = " + quoteAll(globs)}
 }

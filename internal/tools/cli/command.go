@@ -53,7 +53,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	}
 	first := args[0]
 	if cmd == cmd.Root() {
-		return unknownCommand(cmd, first)
+		return Usagef("unknown command %q", first)
 	}
 	// clean also has flags for paths. Of the commands without arguments, only commands that load
 	// a configuration have --allow.
@@ -70,19 +70,6 @@ func IsTOML(argument string) bool { return strings.HasSuffix(argument, ".toml") 
 // UseConfig returns the error for a configuration that is given as an argument.
 func UseConfig(argument string) error {
 	return Usagef("unexpected argument %q: use --config %s", argument, argument)
-}
-
-// unknownCommand returns the error for a command that does not exist. It suggests commands with a
-// similar name: commands that begin with name, or that differ from it in at most two edits.
-func unknownCommand(root *cobra.Command, name string) error {
-	// cobra only sets its default of 2 in a function of its own, which does not run here. With 0,
-	// it would only suggest commands that begin with name.
-	root.SuggestionsMinimumDistance = 2
-	similar := root.SuggestionsFor(name)
-	if len(similar) == 0 {
-		return Usagef("unknown command %q", name)
-	}
-	return Usagef("unknown command %q: did you mean %s?", name, OrList(similar))
 }
 
 // WantArgs rejects fewer arguments than least and more than most. want says which arguments the

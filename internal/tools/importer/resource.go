@@ -2,7 +2,6 @@ package importer
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
@@ -20,8 +19,7 @@ type resource struct {
 	// Name has its domain until the domain that most names have is left out.
 	Name string `toml:"name"`
 	When struct {
-		NodeName string   `toml:"node_name"`
-		Exists   []string `toml:"exists"`
+		NodeName string `toml:"node_name"`
 	} `toml:"when"`
 	Count     int         `toml:"count"`
 	Each      string      `toml:"each"`
@@ -45,7 +43,6 @@ type match struct {
 	Driver        []string       `toml:"driver"`
 	Attr          map[string]any `toml:"attr"`
 	VFIO          bool           `toml:"vfio"`
-	Virtual       []string       `toml:"virtual"`
 	Glob          []string       `toml:"glob"`
 	ContainerPath string         `toml:"container_path"`
 	Permissions   string         `toml:"permissions"`
@@ -154,18 +151,11 @@ func fullMatch(expression, text string) bool {
 	return regexp.MustCompile(`^(?:` + expression + `)$`).MatchString(text)
 }
 
-// maxResources is the limit of a configuration.
-const maxResources = 1000
-
 // add adds the resource that the value at has become, unless the configuration would be refused, or
 // an earlier resource has the name. Pending comments are about the resource.
 func (c *conversion) add(at *value, domain string, r *resource) {
 	r.Name = domain + "/" + r.Name
-	rule := refused(r)
-	if len(c.resources) == maxResources {
-		rule = fmt.Sprintf("more than %d resources", maxResources)
-	}
-	if rule != "" {
+	if rule := refused(r); rule != "" {
 		at.lost("%s", rule)
 		return
 	}

@@ -70,7 +70,7 @@ func (c *conversion) smarterEntry(v *value, domain, text string, count int) {
 		if e.isWider {
 			v.differs("a repeated class has become *, which matches any characters")
 		}
-		for _, glob := range e.globs() {
+		for _, glob := range e.globs(v) {
 			r, err := smarterResource(v, glob)
 			if err != nil {
 				v.lost("%v", err)
@@ -84,37 +84,28 @@ func (c *conversion) smarterEntry(v *value, domain, text string, count int) {
 
 // globs are the globs below /dev of an expression. The text at the end of an expression may have
 // "/", so that it also matches directories and what is in them.
-func (e expression) globs() []string {
+func (e expression) globs(v *value) []string {
 	glob := "/dev/" + e.glob
 	prefix, hasStar := strings.CutSuffix(glob, "*")
 	if !hasStar || strings.ContainsAny(prefix, `*?[\`) {
 		return []string{glob}
 	}
+	dir, endsDir := strings.CutSuffix(prefix, "/")
+	isAbove := func(d string) bool { return d != dir && strings.HasPrefix(d, prefix) }
+	if slices.ContainsFunc(directories, isAbove) {
+		v.differs("the directories %s* are left out", prefix)
+	}
+	switch {
+	case endsDir:
+		return []string{glob}
+	case isDirectory(dir):
+		return []string{dir, dir + "/*"}
+	case isKernelNode(glob):
+		return []string{glob}
+	}
 	// A wildcard that matches nothing has no variable.
-	all := []string{prefix, prefix + "?*"}
-	if isKernelNode(glob) {
-		all = []string{glob}
-	}
-	if isDirectory(strings.TrimSuffix(prefix, "/")) {
-		all = nil
-	}
-	for _, d := range directories {
-		if !strings.HasPrefix(d+"/", prefix) {
-			continue
-		}
-		isNumbered := withoutNumbers(d, "") != d
-		if strings.HasPrefix(d, prefix) && !isNumbered && !isLinkDirectory(d) {
-			all = addOnce(all, d)
-		}
-		if !slices.Contains(withoutNodes, d) {
-			all = addOnce(all, withoutNumbers(d, "*")+"/*")
-		}
-	}
-	return all
+	return []string{prefix, prefix + "?*"}
 }
-
-// withoutNodes are directories that only have directories.
-var withoutNodes = []string{"/dev/bus", "/dev/bus/usb", "/dev/serial", "/dev/v4l", "/dev/disk", "/dev/cpu", "/dev/dvb"}
 
 // smarterResource is the resource of a glob.
 func smarterResource(v *value, glob string) (*resource, error) {

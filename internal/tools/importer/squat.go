@@ -127,9 +127,7 @@ type squatPath struct {
 	host string
 	// isDirectory is set for a directory of device nodes.
 	isDirectory bool
-	// isDevMount is set for a mount below /dev of what probably is no device node.
-	isDevMount bool
-	match      match
+	match       match
 }
 
 // readSquatPath decodes a path. ok is false if it cannot be imported.
@@ -140,8 +138,13 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 	}
 	v.decode(&p)
 	isMount := p.Type == "Mount"
-	if !isMount && !strings.HasPrefix(p.Path, "/dev/") {
+	isOfDev := strings.HasPrefix(p.Path, "/dev/")
+	if !isMount && !isOfDev {
 		v.lost("path %q: device nodes are below /dev", p.Path)
+		return p, false
+	}
+	if isMount && isOfDev {
+		v.lost("mount of %q: only paths outside of /dev are mounted, and a node is a device", p.Path)
 		return p, false
 	}
 	a, err := parseGlob(translateGlob(p.Path))
@@ -155,18 +158,8 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 		if !p.ReadOnly {
 			p.match.Permissions = "rw"
 		}
-		isOfDev := strings.HasPrefix(p.Path, "/dev/")
-		isNode := !isDirectory(p.host) && isKernelNode(p.host)
-		p.isDevMount = isOfDev && p.host != "" && !isNode
-		if isOfDev && !p.isDevMount {
-			v.differs("mount of %q: only device nodes are selected, and injected as device nodes", p.Path)
-		} else {
-			// The permission for a pattern is for the directory before the first wildcard.
-			v.c.comment("A mount needs the flag --allow=mount:" + cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
-		}
-		if p.isDevMount && !isDirectory(p.host) {
-			v.differs("mount of %q: a device node is injected as a device node", p.Path)
-		}
+		// The permission for a pattern is for the directory before the first wildcard.
+		v.c.comment("A mount needs the flag --allow=mount:" + cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
 	} else {
 		p.match.Permissions = p.Permissions
 		p.isDirectory = isDirectory(p.host)

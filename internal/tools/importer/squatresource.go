@@ -13,13 +13,12 @@ import (
 // A group has one of four forms, of which each becomes a resource of its own kind. Which form
 // applies follows from how many of the paths have wildcards:
 //
-//	only mounts below /dev            virtual           /dev/snd, or /dev/log
 //	one path                          each = "node"     /dev/ttyUSB*
 //	several, no wildcards             each = "all"      /dev/snd/controlC0 and /dev/snd/pcmC0D0c
 //	several, one with wildcards       companions        /dev/ttyUSB* and /dev/kvm
 //	several, more with wildcards      each = "device"   /dev/dri/card* and /dev/dri/renderD*
 //
-// A match selects only device nodes below /dev, so that mounts there are companions. In the last form, the plugin pairs the n-th matches of sorted lists. Ours pairs the nodes of
+// In the last form, the plugin pairs the n-th matches of sorted lists. Ours pairs the nodes of
 // the same hardware, which is what the author meant: the lists differ in order as soon as
 // there are ten of a kind, since "card10" is before "card2".
 
@@ -27,7 +26,6 @@ import (
 type squatForm string
 
 const (
-	mountForm    squatForm = "mount"    // nothing, with companions
 	nodeForm     squatForm = "node"     // each node or path
 	poolForm     squatForm = "all"      // all nodes
 	withForm     squatForm = "with"     // each node, with companions
@@ -37,11 +35,7 @@ const (
 // form is the form of the devices of a group.
 func (g squatGroup) form() squatForm {
 	wild := 0
-	mounts := 0
 	for _, p := range g.paths {
-		if p.isDevMount {
-			mounts++
-		}
 		if p.host == "" {
 			wild++
 		}
@@ -50,8 +44,6 @@ func (g squatGroup) form() squatForm {
 	hasOnlyFixedPaths := len(g.paths) > 1 && wild == 0
 	isSet := len(g.usb) > 1 && !loadsFirmware(g.usb)
 	switch {
-	case mounts > 0 && mounts == len(g.paths) && len(g.usb) == 0:
-		return mountForm
 	case isSet, isDirectory, hasOnlyFixedPaths:
 		return poolForm
 	case len(g.paths) <= 1:
@@ -103,7 +95,7 @@ func (c *conversion) squatResources(device *value, domain, name string, groups [
 // canJoin reports whether two groups can share a resource: groups of single devices, and groups of
 // several fixed nodes.
 func (g squatGroup) canJoin(other squatGroup) bool {
-	isMount := func(p squatPath) bool { return p.match.isMount() || p.isDevMount }
+	isMount := func(p squatPath) bool { return p.match.isMount() }
 	hasMounts := slices.ContainsFunc(slices.Concat(g.paths, other.paths), isMount)
 	isSet := len(g.paths) > 1 && len(g.paths) == len(other.paths)
 	if g.form() != other.form() {
@@ -137,9 +129,6 @@ func (r *resource) addGroups(device *value, groups []squatGroup) {
 			r.addUSB(u, count)
 		}
 		r.addPaths(form, g, i, count)
-	}
-	if form == mountForm {
-		r.addVirtual()
 	}
 }
 
@@ -177,16 +166,6 @@ func (r *resource) addUSB(u squatUSB, count int) {
 	r.Match = append(r.Match, m)
 }
 
-// addVirtual adds a device that is only its companions, on hosts that have them.
-func (r *resource) addVirtual() {
-	r.Match = []match{{Virtual: []string{r.Name}}}
-	for _, w := range r.With {
-		if !w.Optional {
-			r.When.Exists = append(r.When.Exists, pattern.Quote(w.Path))
-		}
-	}
-}
-
 // addPaths adds the paths of the i-th group.
 func (r *resource) addPaths(form squatForm, g squatGroup, i, count int) {
 	hasWildcards := slices.ContainsFunc(g.paths, func(p squatPath) bool { return p.host == "" })
@@ -202,8 +181,6 @@ func (r *resource) addPaths(form squatForm, g squatGroup, i, count int) {
 			// An optional path limits the number of devices as well while it is there (discoverPath
 			// in deviceplugin/path.go of generic-device-plugin).
 			g.at.differs("limit %d of %q: here every device gets it", p.Limit, p.Path)
-			r.addCompanion(p)
-		case p.isDevMount:
 			r.addCompanion(p)
 		case form == hardwareForm && i > 0:
 			r.joinPath(g.at, k, m)

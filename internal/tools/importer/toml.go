@@ -5,9 +5,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
+
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
 // The result is written by hand: no library writes comments, the order of keys, and dotted keys
@@ -20,7 +20,7 @@ func (c *conversion) toml() []byte {
 	writeComments(&b, c.comments)
 	// Comments without a resource are about parts of the input that became none.
 	writeComments(&b, c.pending)
-	fmt.Fprintf(&b, "\ndomain = %s\n", quote(domain))
+	fmt.Fprintf(&b, "\ndomain = %s\n", catalog.Quote(domain))
 	for _, r := range c.resources {
 		r.Name = strings.TrimPrefix(r.Name, domain+"/")
 		b.WriteString("\n")
@@ -33,16 +33,12 @@ func (c *conversion) toml() []byte {
 // writeComments writes a line for each comment. Texts quote the input, which may be anything.
 func writeComments(b *strings.Builder, comments []string) {
 	for _, text := range comments {
-		text = strings.ToValidUTF8(text, "\ufffd")
-		b.WriteString("# " + strings.Join(strings.FieldsFunc(text, separatesWords), " ") + "\n")
+		b.WriteString("# " + catalog.OneLine(text) + "\n")
 	}
 }
 
 // toml is the table of a resource.
 func (r *resource) toml() string { return "[[resource]]\n" + lines("", reflect.ValueOf(*r)) }
-
-// separatesWords is true for space and for characters that a comment in TOML must not have.
-func separatesWords(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
 
 // key of a table with its value.
 type key struct {
@@ -57,7 +53,7 @@ func keysOf(table reflect.Value) (keys []key) {
 		for _, name := range slices.Sorted(maps.Keys(m)) {
 			value := reflect.ValueOf(m[name])
 			if !fullMatch(`[A-Za-z0-9_-]+`, name) {
-				name = quote(name)
+				name = catalog.Quote(name)
 			}
 			keys = append(keys, key{name, value})
 		}
@@ -114,7 +110,7 @@ func elements(list reflect.Value) (all []string) {
 func inline(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.String:
-		return quote(v.String())
+		return catalog.Quote(v.String())
 	case reflect.Pointer:
 		return inline(v.Elem())
 	case reflect.Slice:
@@ -132,19 +128,3 @@ func inline(v reflect.Value) string {
 	}
 	return fmt.Sprint(v)
 }
-
-// quote writes a string, in single quotes where that saves escapes.
-func quote(s string) string {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	// Go has escapes that TOML lacks.
-	escapes := strings.NewReplacer(`\\`, `\\`, `\a`, `\u0007`, `\v`, `\u000b`, `\x`, `\u00`)
-	quoted := escapes.Replace(strconv.Quote(s))
-	hasEscapes := len(quoted) > len(s)+2
-	if hasEscapes && !strings.ContainsFunc(s, needsEscape) {
-		return "'" + s + "'"
-	}
-	return quoted
-}
-
-// needsEscape is true for characters that a string in single quotes cannot have.
-func needsEscape(r rune) bool { return r == '\'' || !unicode.IsPrint(r) }

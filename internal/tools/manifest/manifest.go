@@ -24,8 +24,6 @@ type Configuration struct {
 	Line int
 	// Files are its TOML files, sorted by name as serve reads them.
 	Files []config.File
-	// positions are the positions of the files in the manifest, by name.
-	positions map[string]position
 }
 
 // Find finds the configurations of generic-dp in a manifest: the *.toml keys of ConfigMaps, of
@@ -36,10 +34,7 @@ func Find(file string, data []byte) ([]Configuration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	s := &search{
-		manifest: file,
-		lines:    strings.Split(string(data), "\n"),
-	}
+	s := &search{manifest: file}
 	for _, document := range documents {
 		s.walk(document, "")
 	}
@@ -54,12 +49,9 @@ func Find(file string, data []byte) ([]Configuration, error) {
 
 // search is the state of Find.
 type search struct {
-	// manifest is the path of the manifest, and lines are its lines.
-	manifest string
-	lines    []string
-
-	found   []Configuration
-	problem error
+	manifest string // its path
+	found    []Configuration
+	problem  error
 }
 
 // walk searches a value of an object.
@@ -103,7 +95,7 @@ func (s *search) walkMapping(n *yaml.Node, object string) {
 	if name := objectName(n); name != "" {
 		object = name
 	}
-	c := Configuration{Object: object, positions: map[string]position{}}
+	c := Configuration{Object: object}
 	for _, f := range fields {
 		switch {
 		case f.Key == LastApplied:
@@ -113,8 +105,7 @@ func (s *search) walkMapping(n *yaml.Node, object string) {
 			if len(c.Files) == 0 {
 				c.Line = f.Line
 			}
-			c.Files = append(c.Files, config.File{Name: f.Key, Data: []byte(f.Value)})
-			c.positions[f.Key] = positionOf(s.manifest, f.Node, s.lines)
+			c.Files = append(c.Files, s.file(f))
 		default:
 			s.walk(f.Node, object)
 		}
@@ -124,4 +115,18 @@ func (s *search) walkMapping(n *yaml.Node, object string) {
 	}
 	order.Sort(c.Files, func(a, b config.File) int { return strings.Compare(a.Name, b.Name) })
 	s.found = append(s.found, c)
+}
+
+// file returns the file of a key. Empty lines in front of a literal text give its lines the numbers that
+// they have in the manifest. Other texts have other lines, so that messages name the key.
+func (s *search) file(f Field) config.File {
+	file := config.File{
+		Name: f.Key,
+		Data: []byte(f.Value),
+	}
+	if f.Node.Style&yaml.LiteralStyle != 0 {
+		file.Path = s.manifest
+		file.Data = []byte(strings.Repeat("\n", FirstLine(f.Node)-1) + f.Value)
+	}
+	return file
 }

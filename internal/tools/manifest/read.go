@@ -1,17 +1,15 @@
 package manifest
 
 import (
-	"errors"
 	"path/filepath"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
-// IsManifest reports whether a path names a YAML or JSON file. The content is not considered: a
+// isManifest reports whether a path names a YAML or JSON file. The content is not considered: a
 // TOML file is never searched for a manifest.
-func IsManifest(path string) bool {
+func isManifest(path string) bool {
 	switch filepath.Ext(path) {
 	case ".yaml", ".yml", ".json":
 		return true
@@ -24,7 +22,7 @@ func IsManifest(path string) bool {
 // file or a manifest. ignored has a note for each file of a directory that is not read.
 func Read(path string) (found []Configuration, ignored []config.Problem, err error) {
 	isPiped := path == "-"
-	if !isPiped && !IsManifest(path) {
+	if !isPiped && !isManifest(path) {
 		files, ignored, err := config.Read(path)
 		return []Configuration{{Files: files}}, ignored, err
 	}
@@ -42,32 +40,5 @@ func Read(path string) (found []Configuration, ignored []config.Problem, err err
 		file := config.File{Name: name, Data: text}
 		return []Configuration{{Files: []config.File{file}}}, nil, nil
 	}
-	if strings.HasPrefix(string(text), "{") {
-		// JSON has the text of a file in one line, so problems keep their positions in the TOML.
-		for i := range found {
-			found[i].positions = nil
-		}
-	}
 	return found, nil, nil
-}
-
-// Parse parses the configuration. The notes in it, and the problems in an error, have their positions
-// in the manifest.
-func (c *Configuration) Parse() (*config.Config, error) {
-	cfg, err := config.Parse(c.Files...)
-	if err != nil {
-		return nil, c.Located(err)
-	}
-	c.LocateAll(cfg.Notes)
-	return cfg, nil
-}
-
-// Located gives the problems in an error their positions in the manifest. It returns the same error.
-func (c *Configuration) Located(err error) error {
-	var problems config.Problems
-	if errors.As(err, &problems) {
-		// This changes the problems in err as well: both slices have the same elements.
-		c.LocateAll(problems)
-	}
-	return err
 }

@@ -30,7 +30,7 @@ directory of them, or a manifest with TOML files; - is standard input.`,
 			}
 			var all []string
 			for _, own := range found {
-				cfg, err := own.Parse()
+				cfg, err := config.Parse(own.Files...)
 				if err != nil {
 					return err
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/internal/tools/manifest"
@@ -41,11 +42,7 @@ refuse the configuration or does not answer.`,
 		if err != nil {
 			return nil, err
 		}
-		cluster, err := o.open()
-		if err != nil {
-			return nil, err
-		}
-		report, err := cluster.Diff(cmd.Context(), configurations)
+		report, err := o.Diff(cmd.Context(), configurations)
 		switch {
 		case err != nil:
 			return nil, err
@@ -70,7 +67,7 @@ func readConfigurations(path string) ([]manifest.Configuration, error) {
 		return nil, err
 	}
 	for i := range found {
-		if _, err := found[i].Parse(); err != nil {
+		if _, err := config.Parse(found[i].Files...); err != nil {
 			return nil, err
 		}
 	}
@@ -82,7 +79,7 @@ func (r *DiffReport) Table(w io.Writer, wide bool) error {
 	for _, g := range groupNodes(r.Nodes, wide) {
 		g.write(w)
 	}
-	t := cli.NewTable(wide, "CHANGE", "RESOURCE", "NODE", "HELD BY")
+	t := cli.NewTable("CHANGE", "RESOURCE", "NODE", "HELD BY")
 	for _, g := range groupChanges(r.Changes, wide) {
 		listed := g.Listed()
 		cells := []string{string(g.Change.Change), listed.Resource, g.nodes(), podsOf(g.Held, wide)}

@@ -107,21 +107,6 @@ type Node struct {
 	}
 }
 
-// Taint is a taint of a device.
-type Taint struct {
-	Key    string
-	Value  string
-	Effect string
-}
-
-func (t Taint) String() string {
-	text := t.Key
-	if t.Value != "" {
-		text += "=" + t.Value
-	}
-	return text + ":" + t.Effect
-}
-
 // Claim is a ResourceClaim.
 type Claim struct {
 	Spec struct {
@@ -129,31 +114,15 @@ type Claim struct {
 	}
 }
 
-// ClaimRequest is a request of a claim. Before version v1 of the API, the class was a field of the
-// request itself.
+// ClaimRequest is a request of a claim. The class is empty for a request with alternatives.
 type ClaimRequest struct {
-	DeviceClassName string
-	Exactly         struct{ DeviceClassName string }
+	Exactly struct{ DeviceClassName string }
 }
 
 // Class is a DeviceClass. ExtendedResourceName is empty if pods can only use it by claims.
 type Class struct {
 	Metadata Meta
 	Spec     struct{ ExtendedResourceName string }
-}
-
-// TaintRule is a DeviceTaintRule. Empty fields of the selector select everything. It taints devices
-// without a change of their slice.
-type TaintRule struct {
-	Metadata Meta
-	Spec     struct {
-		DeviceSelector struct {
-			Driver string
-			Pool   string
-			Device string
-		}
-		Taint Taint
-	}
 }
 
 // containers are all containers of a pod.

@@ -56,7 +56,6 @@ func (e *evidence) explain() []Reason {
 		for _, r := range e.requests {
 			x.missing(r)
 		}
-		x.tainted()
 		// The message of the scheduler only helps if nothing else explains it.
 		if len(x.reasons) == 0 {
 			x.unscheduled()
@@ -221,27 +220,6 @@ func (x *explanation) heldByOthers(r request) {
 	x.addIfAny(details, "held", "other pods hold devices of "+r.resource, do...)
 }
 
-// tainted: an administrator has tainted devices of this driver. Taints in its slices mean that a
-// device is not Healthy, which is another reason.
-func (x *explanation) tainted() {
-	isByDRA := slices.ContainsFunc(x.requests, func(r request) bool {
-		return r.isClaim || x.hasClassOf(r.resource)
-	})
-	if !isByDRA {
-		return
-	}
-	var details []string
-	for _, rule := range x.taintRules {
-		s := rule.Spec.DeviceSelector
-		if s.Driver == "" || s.Driver == Driver {
-			where := strings.Trim(s.Pool+" "+s.Device, " ")
-			details = append(details, strings.TrimSuffix(rule.Metadata.Name+": "+rule.Spec.Taint.String()+" for "+where, " for "))
-		}
-	}
-	x.addIfAny(details, "device-taint", "DeviceTaintRules keep pods away from devices of this driver",
-		"remove the rule after the maintenance: kubectl get devicetaintrules, or tolerate the taint in the claim")
-}
-
 // unscheduled is the message of the scheduler, which has the reasons that are not about devices, with
 // the nodes that have a free device.
 func (x *explanation) unscheduled() {
@@ -250,7 +228,11 @@ func (x *explanation) unscheduled() {
 		return
 	}
 	var details []string
+	var do []string
 	for _, r := range x.requests {
+		if r.isClaim {
+			do = []string{"kubectl get devicetaintrules shows the devices that an administrator keeps pods away from"}
+		}
 		for _, p := range x.places(r.resource) {
 			// A node that does not answer may have none.
 			if p.answer != nil && p.free() >= r.count {
@@ -258,7 +240,7 @@ func (x *explanation) unscheduled() {
 			}
 		}
 	}
-	x.add("scheduler", "the scheduler says: "+scheduled.Message, details)
+	x.add("scheduler", "the scheduler says: "+scheduled.Message, details, do...)
 }
 
 // failed: the kubelet has refused or evicted the pod. It never tries again.

@@ -1,15 +1,11 @@
 package plugin
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/order"
 )
-
-// Driver is the name of this program's DRA driver.
-const Driver = "generic-dp.github.io"
 
 // request is a number of devices that a pod requests.
 type request struct {
@@ -60,9 +56,6 @@ func (p *Pod) claimName(c PodClaim) string {
 	}
 	return c.ResourceClaimName
 }
-
-// class is the DeviceClass of a request of a claim. It is empty for a request with alternatives.
-func (r *ClaimRequest) class() string { return cmp.Or(r.Exactly.DeviceClassName, r.DeviceClassName) }
 
 // classResource returns the resource of a DeviceClass: the extended resource that it stands for, or
 // what its name says. `kubectl generic-dp classes` makes the class zigbee.example.com of the resource

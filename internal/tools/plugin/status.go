@@ -3,11 +3,9 @@ package plugin
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,8 +16,6 @@ import (
 // newStatus returns the command status.
 func newStatus(o *fleetFlags) *cobra.Command {
 	var filter Filter
-	var watch bool
-	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "status [RESOURCE]",
 		Short: "show the devices of all nodes, and the pods that hold them",
@@ -31,43 +27,24 @@ the report.`,
 		Args: cli.WantArgs(0, 1, "want at most one RESOURCE"),
 	}
 	cmd.Flags().StringVar(&filter.Node, "node", "", "show only this node")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the status again and again, until interrupted")
-	cmd.Flags().DurationVar(&interval, "interval", 5*time.Second, "time between two queries with --watch")
-	format := cli.OutputFlag(cmd, "table", "wide", "json")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cluster, err := o.open()
-		if err != nil {
-			return err
-		}
-		if interval <= 0 {
-			return cli.Usagef("--interval: want a duration such as 5s")
-		}
+	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
 		if len(args) > 0 {
 			filter.Resource = args[0]
 		}
-		// show makes one query and writes its report. With --watch it is called repeatedly.
-		show := func(w io.Writer) error {
-			report, err := cluster.Status(cmd.Context(), filter)
-			if err != nil {
-				return err
-			}
-			err = cli.WriteReport(w, *format, report)
-			if err == nil && report.Answered == 0 {
-				return cli.ErrReported
-			}
-			return err
+		report, err := o.Status(cmd.Context(), filter)
+		if err != nil {
+			return nil, err
 		}
-		if watch {
-			return cli.Watch(cmd.Context(), cmd.OutOrStdout(), interval, show)
+		if report.Answered == 0 {
+			err = cli.ErrReported
 		}
-		return show(cmd.OutOrStdout())
-	}
-	return cmd
+		return report, err
+	}, "wide", "json")
 }
 
 // Table writes the nodes with problems, the resources, and how many nodes have answered.
 func (r *StatusReport) Table(w io.Writer, wide bool) error {
-	t := cli.NewTable(wide, "RESOURCE", "NODE", "DEVICES", "FREE", "HELD BY")
+	t := cli.NewTable("RESOURCE", "NODE", "DEVICES", "FREE", "HELD BY")
 	for _, n := range r.Nodes {
 		// A node that does not answer may have any number of devices.
 		unknown := "?"
@@ -126,61 +103,8 @@ func healthyDevices(row *Row) []string {
 	return lines
 }
 
-// total is a resource on several nodes.
-type total struct {
-	nodes   int
-	devices int
-	healthy int
-	slots   int
-	free    int
-	// isFreeUnknown is set if a node does not know its holders.
-	isFreeUnknown bool
-}
-
-// totals sums up the rows with devices, by resource.
-func (r *StatusReport) totals() map[string]total {
-	totals := map[string]total{}
-	for i := range r.Resources {
-		row := &r.Resources[i]
-		if len(row.Devices) == 0 {
-			continue
-		}
-		t := totals[row.Title()]
-		t.nodes++
-		t.devices += len(row.Devices)
-		t.slots += row.Slots
-		for _, d := range row.Devices {
-			if d.Health == status.Healthy {
-				t.healthy++
-			}
-		}
-		if row.Free != nil {
-			t.free += *row.Free
-		} else {
-			t.isFreeUnknown = true
-		}
-		totals[row.Title()] = t
-	}
-	return totals
-}
-
-// foot has the totals of resources on several nodes, and says how many nodes have answered. It also
-// names the nodes that could not be asked.
+// foot says how many nodes have answered, and names the nodes that could not be asked.
 func (r *StatusReport) foot(w io.Writer) error {
-	fmt.Fprintln(w)
-	totals := r.totals()
-	for _, name := range slices.Sorted(maps.Keys(totals)) {
-		t := totals[name]
-		if t.nodes == 1 {
-			continue
-		}
-		free := strconv.Itoa(t.free)
-		if t.isFreeUnknown {
-			free = "?"
-		}
-		cli.Wrap(w, "", fmt.Sprintf("%s: %d nodes, %d of %s Healthy, %s of %s free",
-			name, t.nodes, t.healthy, cli.Count(t.devices, "device"), free, cli.Count(t.slots, "slot")))
-	}
 	// Nodes also has nodes that have answered with problems.
 	silent := 0
 	for _, n := range r.Nodes {
@@ -195,6 +119,7 @@ func (r *StatusReport) foot(w io.Writer) error {
 	if r.Unread != "" {
 		text += "; nodes of the cluster are not known: " + r.Unread
 	}
+	fmt.Fprintln(w)
 	cli.Wrap(w, "", text)
 	return nil
 }

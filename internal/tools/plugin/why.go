@@ -26,13 +26,9 @@ context, or NAMESPACE/NAME.`,
 		Args: cli.WantArgs(1, 1, "want one POD"),
 	}
 	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
-		cluster, err := o.open()
-		if err != nil {
-			return nil, err
-		}
 		// The flag names the namespace of the pod. The DaemonSet is searched in all namespaces.
-		namespace := cluster.Namespace
-		cluster.Namespace = ""
+		namespace := o.Namespace
+		o.Namespace = ""
 		// Other commands print pods in this form, for example kubectl get -o name.
 		name := strings.TrimPrefix(args[0], "pod/")
 		// This form precedes the flag: users copy it from other reports.
@@ -40,7 +36,7 @@ context, or NAMESPACE/NAME.`,
 			namespace = before
 			name = after
 		}
-		report, err := cluster.Why(cmd.Context(), namespace, name)
+		report, err := o.Why(cmd.Context(), namespace, name)
 		if err != nil {
 			return nil, err
 		}
@@ -129,8 +125,6 @@ type evidence struct {
 	holders map[string]*Pod
 	// classes are nil if they may not be read.
 	classes []Class
-	// taintRules are empty in clusters that do not have this kind.
-	taintRules []TaintRule
 	// unread is what could not be read, and why.
 	unread []string
 }
@@ -144,7 +138,7 @@ func (f *Fleet) gather(ctx context.Context, namespace, name string) (*evidence, 
 	// Everything else depends on the pod, so it is read first.
 	err := f.get(ctx, &e.pod, inNamespace(namespace, "pod", name)...)
 	if isNotFound(err) {
-		return nil, fmt.Errorf("%w\n  hint: %s", err, f.similar(ctx, namespace, name))
+		return nil, fmt.Errorf("%w\n  hint: -n names the namespace of the pod; kubectl get pods lists the pods of a Deployment", err)
 	}
 	if err != nil {
 		return nil, err
@@ -179,22 +173,6 @@ func (e *evidence) note(what string, err error) {
 	}
 }
 
-// similar names the pods whose names begin with a name, such as the pods of a Deployment.
-func (f *Fleet) similar(ctx context.Context, namespace, name string) string {
-	var names []string
-	// Without these names, the hint is less helpful but still right.
-	pods, _ := list[Pod](ctx, f, inNamespace(namespace, "pods")...)
-	for _, p := range pods {
-		if strings.HasPrefix(p.Metadata.Name, name+"-") {
-			names = append(names, p.Metadata.Name)
-		}
-	}
-	if len(names) == 0 {
-		return "-n names the namespace of the pod"
-	}
-	return "pods with this prefix: " + strings.Join(few(names), ", ")
-}
-
 // gatherClaims reads the claims that the pod names, and adds the resources that they request. Each
 // request counts as one device. Clusters without dynamic resource allocation do not have these kinds.
 // The scheduler says if a claim or its class does not exist.
@@ -216,7 +194,7 @@ func (f *Fleet) gatherClaims(ctx context.Context, e *evidence) {
 			e.note("claim "+name, err)
 		}
 		for _, r := range claim.Spec.Devices.Requests {
-			if class := r.class(); class != "" {
+			if class := r.Exactly.DeviceClassName; class != "" {
 				e.requests = append(e.requests, request{
 					resource: e.classResource(class),
 					count:    1,
@@ -225,8 +203,6 @@ func (f *Fleet) gatherClaims(ctx context.Context, e *evidence) {
 			}
 		}
 	}
-	// Only since Kubernetes 1.37 without a feature gate.
-	e.taintRules, _ = list[TaintRule](ctx, f, "devicetaintrules")
 }
 
 // gatherNodes asks the node of the pod, or all nodes if it has none.

@@ -42,10 +42,11 @@ func TestRelease(t *testing.T) {
 		return out
 	}
 
-	published := run(product.Repository("dist", "release"), "-out", product.Repository("dist", "e2e"), "-version", version, "publish", address)
-	found := regexp.MustCompile(`^image=(\S+)\nchart=(\S+)\n$`).FindStringSubmatch(published)
+	published := run("/usr/bin/env", "VERSION="+version, "OUT="+product.Repository("dist", "e2e"),
+		"PATH="+filepath.Dir(c.Tool("helm"))+":"+os.Getenv("PATH"), product.Repository("hack", "publish.sh"), address)
+	found := regexp.MustCompile(`(?m)^image=(\S+)\nchart=(\S+)$`).FindStringSubmatch(published)
 	if found == nil {
-		t.Fatalf("release publish printed %q, want image= and chart= lines", published)
+		t.Fatalf("hack/publish.sh printed %q, want image= and chart= lines", published)
 	}
 	image, chart := found[1], found[2]
 	checkSignatures(t, c, image, chart)
