@@ -141,7 +141,6 @@ publish: ## push the image and the chart of "make release" to REGISTRY, and prin
 	@VERSION=$(VERSION) OUT=$(OUT) hack/publish.sh $(REGISTRY)
 
 manifests: ## render the chart: manifests in deploy, distributions in dist
-	@mkdir -p $(OUT)
 	$(GO) run -C hack/release . -out $(OUT) manifests
 
 release-test: ## tests of chart, manifests, image and packages; GENERIC_DP_INSTALL=1 installs and removes the .deb

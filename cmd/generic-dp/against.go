@@ -59,7 +59,7 @@ func (f *flags) served() (*config.Config, error) {
 // only asked if a flag names it: the instance of this host has other devices. An error means that the
 // holders are unknown, which check reports without failing.
 func (f *flags) holders(ctx context.Context) (holders, error) {
-	if f.temporaryDir() != "" && !f.all.Changed("listen") {
+	if f.unpacked != "" && !f.all.Changed("listen") {
 		return nil, errors.New("a recording has no pods")
 	}
 	s, err := f.status(ctx)

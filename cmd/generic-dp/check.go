@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/tools/answer"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
@@ -100,6 +102,7 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 			file.Notes = append(file.Notes, n.Problem)
 		}
 	}
+	file.Notes = append(file.Notes, firmwareNotes(cfg)...)
 	file.Notes = append(file.Notes, absenceNotes(cfg, view)...)
 	file.Devices, file.Unusable = countDevices(view)
 	// Matching does not know the positions of resources.
@@ -119,6 +122,33 @@ func (f *flags) check(ctx context.Context, path, against string) (answer.File, e
 	file.OK = len(file.Problems) == 0
 	file.Resources = len(cfg.Resources)
 	return file, nil
+}
+
+// firmwareNotes warns of resources with a USB device that gets another ID once its firmware is loaded.
+// Without its port as its identity, a container would hold an ID that no longer exists.
+func firmwareNotes(cfg *config.Config) []config.Problem {
+	var notes []config.Problem
+	for i := range cfg.Resources {
+		r := &cfg.Resources[i]
+		if r.GroupBy == "usb.path" {
+			continue
+		}
+		var named []string
+		for _, m := range r.Match {
+			named = append(named, m.Hardware["usb"]["id"].Patterns()...)
+		}
+		ids := catalog.Reenumerating(named)
+		if ids == nil {
+			continue
+		}
+		all := strings.Join(ids, `", "`)
+		notes = append(notes, config.Problem{
+			Place: r.Place,
+			Text:  fmt.Sprintf(`the USB device has the IDs "%s" before and after a program loads its firmware, and its ID changes with them`, all),
+			Hint:  fmt.Sprintf(`match.usb.id = ["%s"], each = "usb.path" and container.cdi = true make its port its identity, as generic-dp init writes it`, all),
+		})
+	}
+	return notes
 }
 
 // countDevices counts the devices that a container can get, and the devices that it cannot get,

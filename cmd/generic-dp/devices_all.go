@@ -50,30 +50,54 @@ func listAll(all *catalog.Catalog, view *agent.View) inventoryReport {
 }
 
 // Table writes two lines for each device: its names and the resource that has it, then the product and
-// the nodes, which are indented. With wide, no device is left out or folded, and no list of nodes is
-// shortened.
+// the nodes, which are indented. With wide, a device has one line with everything, no line is
+// shortened, and no device is left out or folded: the output is for grep and awk.
 func (r inventoryReport) Table(w io.Writer, wide bool) error {
-	short, hidden := catalog.Fold(r.Devices)
 	if wide {
-		hidden = 0
-		short = nil
+		tab := cli.NewTable("DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE", "DEVICE ID", "SERIAL", "CLASS", "USB.PATH", "PCI.PF")
 		for _, d := range r.Devices {
-			short = append(short, catalog.Folded{Device: d})
+			tab.Row(cells(d)...)
 		}
+		return tab.Write(w)
 	}
+	short, hidden := catalog.Fold(r.Devices)
 	tab := cli.NewTable("DEVICE", "KIND", "ID", "RESOURCE")
 	for _, d := range short {
 		name := d.Name
 		if d.More > 0 {
 			name += fmt.Sprintf(" +%d", d.More)
 		}
-		tab.Add([]string{name, d.Kind, d.ID, use(d.Device)}, contentsOf(d.Device, wide))
+		tab.Add([]string{name, d.Kind, d.ID, use(d.Device)}, contentsOf(d.Device))
 	}
 	err := tab.Write(w)
 	if hidden > 0 && err == nil {
 		_, err = fmt.Fprintf(w, "\nnot shown, because no resource may have them: %d nodes and interfaces\nwithout hardware (-o wide shows all)\n", hidden)
 	}
 	return err
+}
+
+// cells returns the cells of a device with -o wide.
+func cells(d catalog.Device) []string {
+	// A device may have several offers, each with its ID.
+	var ids []string
+	for _, o := range d.Offers {
+		ids = append(ids, o.ID)
+	}
+	return []string{
+		d.Name,
+		d.Kind,
+		d.ID,
+		d.FullName(),
+		d.Driver,
+		cli.JoinInts(d.NUMA),
+		strings.Join(slices.Concat(d.Nodes, d.Interfaces), ","),
+		use(d),
+		strings.Join(ids, ","),
+		d.Serial,
+		d.Class,
+		d.Path,
+		d.PF,
+	}
 }
 
 // use names the resources that have a device, or says why no resource has it: "free", "refused"
@@ -100,9 +124,9 @@ func use(d catalog.Device) string {
 // contentsOf describes the name of a device and its nodes: "FTDI FT232R: /dev/ttyUSB0". The
 // result is printable, since devices choose their names. It is empty if the first line of the
 // device already says everything.
-func contentsOf(d catalog.Device, wide bool) string {
+func contentsOf(d catalog.Device) string {
 	name := d.FullName()
-	nodes := strings.ReplaceAll(cli.Shorten(slices.Concat(d.Nodes, d.Interfaces), wide), ",", " ")
+	nodes := strings.ReplaceAll(cli.Shorten(slices.Concat(d.Nodes, d.Interfaces), false), ",", " ")
 	isNode := nodes == d.Name // a node without hardware has the first line already
 	if name == "" && isNode {
 		return ""

@@ -44,10 +44,11 @@ func (p printer) container(c agent.Container) {
 	p.facts("    ", factsOf(ownEdits(c.Response), c.Nodes))
 	for _, name := range c.Response.CDI {
 		p.printf("    CDI device  %s\n", name)
-		// Specs of other programs have the edits of their devices.
+		facts := p.foreignNodes(name)
 		if own := c.Edits[name]; own != nil {
-			p.facts("      ", factsOf(own, c.Nodes))
+			facts = factsOf(own, c.Nodes)
 		}
+		p.facts("      ", facts)
 	}
 	for _, annotation := range pairs(c.Response.Annotations) {
 		p.printf("    annotation  %s\n", annotation)
@@ -59,6 +60,21 @@ func (p printer) facts(indent string, facts []fact) {
 	for _, f := range facts {
 		p.printf("%s%-11s %s\n", indent, f.kind, f.text)
 	}
+}
+
+// foreignNodes returns the nodes of a CDI device in a spec of another program, by their paths in
+// the container. It is empty if no spec has the device, or if its edits have no nodes.
+func (p printer) foreignNodes(name string) []fact {
+	var nodes []fact
+	for _, d := range p.flags.paths.ForeignSpecs().Read().Devices {
+		if d.Name != name {
+			continue
+		}
+		for _, node := range d.Nodes {
+			nodes = append(nodes, fact{"node", node.Path})
+		}
+	}
+	return nodes
 }
 
 // podman prints what a container gets as arguments of podman run, one in each line. They are quoted

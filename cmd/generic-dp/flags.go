@@ -39,8 +39,11 @@ type flags struct {
 	level  string
 	// hwdata are directories that may contain pci.ids and usb.ids. The first file found is used.
 	hwdata []string
-	// temporary is the directory of a recording that replaces the host, nil if there is none.
-	// temporaryDir reads it while an abandoned command may still write the other fields.
+	// unpacked is the directory of a recording that replaces the host. It is empty if there is
+	// no recording.
+	unpacked string
+	// temporary points to unpacked. temporaryDir reads it while an abandoned command may still write
+	// the other fields.
 	temporary atomic.Pointer[string]
 }
 
@@ -128,9 +131,17 @@ var (
 // add adds flags to a command. A command only has the flags that it uses: a flag without effect
 // is a mistake that should be reported. A name that newFlags does not define is a bug and panics.
 func (f *flags) add(cmd *cobra.Command, groups ...[]string) {
-	for _, name := range slices.Concat(groups...) {
-		cmd.Flags().AddFlag(f.all.Lookup(name))
+	names := slices.Concat(groups...)
+	cmd.Flags().AddFlagSet(f.pick(names...))
+}
+
+// pick returns a set of some of the flags. The flags themselves are shared, not copied.
+func (f *flags) pick(names ...string) *pflag.FlagSet {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, name := range names {
+		set.AddFlag(f.all.Lookup(name))
 	}
+	return set
 }
 
 // variableOf returns the environment variable that replaces the default of a flag, such as

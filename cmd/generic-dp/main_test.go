@@ -121,7 +121,7 @@ func recorded(t *testing.T, machine string) (*flags, *agent.View) {
 	}
 	must(t, err)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(f.temporaryDir()); err != nil {
+		if err := os.RemoveAll(f.unpacked); err != nil {
 			t.Error(err)
 		}
 	})

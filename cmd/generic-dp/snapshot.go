@@ -86,7 +86,7 @@ func (f *flags) snapshotHead(redact bool) string {
 	architecture := "unknown"
 	var uts unix.Utsname
 	// A recording of a recording has another kernel.
-	if f.temporaryDir() == "" && unix.Uname(&uts) == nil {
+	if f.unpacked == "" && unix.Uname(&uts) == nil {
 		kernel = unix.ByteSliceToString(uts.Release[:])
 		architecture = unix.ByteSliceToString(uts.Machine[:])
 	}
@@ -141,21 +141,22 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--sysfs: unpacking a recording: %w", err)
 	}
-	// This precedes unpacking, so that run also removes a part of a recording.
+	// Both are set before anything is unpacked, so that run also removes a part of a recording.
+	f.unpacked = unpacked
 	f.temporary.Store(&unpacked)
-	err = recording.Unpack(unpacked, archive)
+	err = recording.Unpack(f.unpacked, archive)
 	if err != nil {
 		return fmt.Errorf("--sysfs: %q: %w", file, err)
 	}
-	tree := recording.Tree{Root: unpacked}
+	tree := recording.Tree{Root: f.unpacked}
 	f.paths.Sysfs = tree.Sysfs()
 	f.paths.Dev = tree.Dev()
 	f.paths.Files = tree.Files()
 	// The CDI specs of this machine say nothing about the recorded host.
-	f.paths.SpecDirs = []string{filepath.Join(unpacked, "cdi")}
+	f.paths.SpecDirs = []string{filepath.Join(f.unpacked, "cdi")}
 	if !cmd.Flags().Changed("state-dir") {
 		// The identity decisions of this machine do not apply to the recorded host.
-		f.paths.StateDir = filepath.Join(unpacked, "state")
+		f.paths.StateDir = filepath.Join(f.unpacked, "state")
 	}
 	return nil
 }

@@ -4,8 +4,17 @@ package main
 
 import (
 	"flag"
-	"log"
+	"fmt"
+	"io"
+	"os"
 )
+
+func main() {
+	if err := run(os.Args[1:], os.Stderr); err != nil {
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		os.Exit(1)
+	}
+}
 
 // release is the input and output of a build.
 type release struct {
@@ -21,16 +30,27 @@ var commands = map[string]func(*release) error{
 	"distributions": (*release).distributions,
 }
 
-func main() {
-	r := release{source: "../.."}
-	flag.StringVar(&r.out, "out", "../../dist", "output directory")
-	flag.StringVar(&r.version, "version", "unknown", "version of the image")
-	flag.Parse()
-	command := commands[flag.Arg(0)]
+func run(args []string, stderr io.Writer) error {
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprintln(stderr, "usage: release [flags] image|manifests|distributions")
+		flags.PrintDefaults()
+	}
+	var r release
+	flags.StringVar(&r.source, "source", "../..", "root of the module")
+	flags.StringVar(&r.out, "out", "../../dist", "output directory")
+	flags.StringVar(&r.version, "version", "unknown", "version of the image")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	command := commands[flags.Arg(0)]
 	if command == nil {
-		log.Fatal("want the command image, manifests or distributions")
+		flags.Usage()
+		return fmt.Errorf("unknown command %q", flags.Arg(0))
 	}
-	if err := command(&r); err != nil {
-		log.Fatal(err)
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
 	}
+	return command(&r)
 }

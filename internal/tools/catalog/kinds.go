@@ -66,28 +66,30 @@ func readKinds(heading string) []kind {
 
 // add adds an item of a row: a glob, or a name with a value.
 func (k *kind) add(item string) {
-	lists := map[string]*[]string{
-		"pci":      &k.pciClasses,
-		"usb":      &k.usbClasses,
-		"driver":   &k.drivers,
-		"word":     &k.words,
-		"together": &k.together,
-		"with":     &k.with,
-	}
 	name, value, _ := strings.Cut(item, ":")
-	list := lists[name]
-	switch {
-	case list != nil:
-		*list = append(*list, value)
-	case name == "path":
+	switch name {
+	case "-":
+	case "pci":
+		k.pciClasses = append(k.pciClasses, value)
+	case "usb":
+		k.usbClasses = append(k.usbClasses, value)
+	case "driver":
+		k.drivers = append(k.drivers, value)
+	case "word":
+		k.words = append(k.words, value)
+	case "path":
 		k.path = value
-	case name == "vendor":
+	case "together":
+		k.together = append(k.together, value)
+	case "with":
+		k.with = append(k.with, value)
+	case "vendor":
 		k.vendor = value
-	case name == "count":
+	case "count":
 		k.count, _ = strconv.Atoi(value)
-	case name == "each":
+	case "each":
 		k.each = true
-	case item != "-":
+	default:
 		k.nodes = append(k.nodes, item)
 	}
 }

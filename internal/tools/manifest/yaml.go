@@ -87,6 +87,11 @@ func syntaxError(err error, text string, linesBefore int) error {
 		line, _ = strconv.Atoi(m[1])
 		message = message[len(m[0]):]
 	}
+	lines := strings.Split(text, "\n")
+	hasTab := line <= len(lines) && strings.HasPrefix(strings.TrimLeft(lines[line-1], " "), "\t")
+	if hasTab {
+		message += ": the line begins with a tab, and YAML is indented by spaces"
+	}
 	if strings.Contains(text, "{{") {
 		message += ": render a template first, such as with helm template"
 	}

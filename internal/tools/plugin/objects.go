@@ -114,9 +114,11 @@ type Claim struct {
 	}
 }
 
-// ClaimRequest is a request of a claim. The class is empty for a request with alternatives.
+// ClaimRequest is a request of a claim. Before version v1 of the API, the class was a field of the
+// request itself.
 type ClaimRequest struct {
-	Exactly struct{ DeviceClassName string }
+	DeviceClassName string
+	Exactly         struct{ DeviceClassName string }
 }
 
 // Class is a DeviceClass. ExtendedResourceName is empty if pods can only use it by claims.

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -56,6 +57,9 @@ func (p *Pod) claimName(c PodClaim) string {
 	}
 	return c.ResourceClaimName
 }
+
+// class is the DeviceClass of a request of a claim. It is empty for a request with alternatives.
+func (r *ClaimRequest) class() string { return cmp.Or(r.Exactly.DeviceClassName, r.DeviceClassName) }
 
 // classResource returns the resource of a DeviceClass: the extended resource that it stands for, or
 // what its name says. `kubectl generic-dp classes` makes the class zigbee.example.com of the resource

@@ -194,7 +194,7 @@ func (f *Fleet) gatherClaims(ctx context.Context, e *evidence) {
 			e.note("claim "+name, err)
 		}
 		for _, r := range claim.Spec.Devices.Requests {
-			if class := r.Exactly.DeviceClassName; class != "" {
+			if class := r.class(); class != "" {
 				e.requests = append(e.requests, request{
 					resource: e.classResource(class),
 					count:    1,
