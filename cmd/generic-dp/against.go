@@ -93,7 +93,7 @@ func writeComparison(w io.Writer, r *answer.Comparison) error {
 		_, err := fmt.Fprintln(w, "no change on this host")
 		return err
 	}
-	tab := cli.NewTable("CHANGE", "RESOURCE", "HELD BY")
+	tab := cli.NewTable(true, "CHANGE", "RESOURCE", "HELD BY")
 	for _, c := range r.Changes {
 		listed := c.Listed()
 		// A status.Device formats holders in the same way as the command status.

@@ -144,9 +144,9 @@ func newReport(cfg *config.Config, view *agent.View) report {
 // nodes and the reason are below the row. With wide, all of them are in the row: the output is for
 // grep and awk.
 func (r report) Table(w io.Writer, wide bool) error {
-	tab := cli.NewTable("RESOURCE", "HEALTH", "SLOTS", "NUMA")
+	tab := cli.NewTable(false, "RESOURCE", "HEALTH", "SLOTS", "NUMA")
 	if wide {
-		tab = cli.NewTable("RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "REASON")
+		tab = cli.NewTable(true, "RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "REASON")
 	}
 	for _, resource := range r.Resources {
 		title := status.Resource{Name: resource.Name, API: resource.API}.Title()

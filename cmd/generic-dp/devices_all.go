@@ -54,14 +54,14 @@ func listAll(all *catalog.Catalog, view *agent.View) inventoryReport {
 // shortened, and no device is left out or folded: the output is for grep and awk.
 func (r inventoryReport) Table(w io.Writer, wide bool) error {
 	if wide {
-		tab := cli.NewTable("DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE", "DEVICE ID", "SERIAL", "CLASS", "USB.PATH", "PCI.PF")
+		tab := cli.NewTable(true, "DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE", "DEVICE ID", "SERIAL", "CLASS", "USB.PATH", "PCI.PF")
 		for _, d := range r.Devices {
 			tab.Row(cells(d)...)
 		}
 		return tab.Write(w)
 	}
 	short, hidden := catalog.Fold(r.Devices)
-	tab := cli.NewTable("DEVICE", "KIND", "ID", "RESOURCE")
+	tab := cli.NewTable(false, "DEVICE", "KIND", "ID", "RESOURCE")
 	for _, d := range short {
 		name := d.Name
 		if d.More > 0 {

@@ -56,9 +56,14 @@ before you share it.`,
 			if err != nil {
 				return err
 			}
+			if args[0] == "-" {
+				// Escapes for the terminal would change the recording.
+				_, err = cli.Unescaped(cmd.OutOrStdout()).Write(archive)
+				return err
+			}
 			// The archive is complete before the file is opened, so that a failed scan leaves no
 			// file.
-			return cli.WriteRecording(cmd, args[0], archive)
+			return cli.WritePrivate(args[0], archive)
 		},
 	}
 	// --sysfs may name a recording, so that --redact also works for an existing one.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/spf13/cobra"
 )
 
 // MaxInput is the largest input, in bytes. It is far above any configuration, and keeps a device
@@ -44,19 +42,10 @@ func ReadLimited(input io.Reader, limit int, name string) ([]byte, error) {
 	return text, nil
 }
 
-// WriteRecording writes a recording to a file that only its owner can read, even if the file exists
-// with another mode: a recording contains serial numbers, and even a redacted one needs a review. It
-// writes to an existing file instead of replacing it, so that a name such as /dev/stderr works. The name
-// "-" is the output of the command, without escapes for the terminal, which would change the recording.
-func WriteRecording(cmd *cobra.Command, name string, data []byte) error {
-	if name == "-" {
-		stdout := cmd.OutOrStdout()
-		if p, isPrintable := stdout.(printable); isPrintable {
-			stdout = p.Writer
-		}
-		_, err := stdout.Write(data)
-		return err
-	}
+// WritePrivate writes a file that only its owner can read, even if the file exists with another
+// mode: a recording contains serial numbers, and even a redacted one needs a review. It writes to
+// an existing file instead of replacing it, so that a name such as /dev/stderr works.
+func WritePrivate(name string, data []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

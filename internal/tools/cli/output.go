@@ -20,6 +20,15 @@ import (
 // escapes of JSON. All commands write to a printable.
 type printable struct{ io.Writer }
 
+// Unescaped returns the output behind the output of a command, for a recording: escapes would change
+// it.
+func Unescaped(w io.Writer) io.Writer {
+	if p, isPrintable := w.(printable); isPrintable {
+		return p.Writer
+	}
+	return w
+}
+
 // Write writes the escaped text. It returns len(text), not the number of escaped bytes: io.Writer
 // does not permit more than that, and fewer would be a short write. A character that is split
 // between two writes is escaped as invalid UTF-8, so callers write whole texts.

@@ -12,6 +12,8 @@ import (
 
 // Table is a table with lines below its rows. Its columns are two spaces apart.
 type Table struct {
+	// isWide is set if long cells are not shortened.
+	isWide bool
 	// rows are the head and the rows below it.
 	rows []row
 }
@@ -22,10 +24,13 @@ type row struct {
 	below []string
 }
 
-// NewTable returns a table. head names its columns. Cells are never shortened: people copy names of nodes
-// and pods.
-func NewTable(head ...string) *Table {
-	return &Table{rows: []row{{cells: head}}}
+// NewTable returns a table whose rows fit the narrowest common terminal, as far as possible. A wide
+// table never shortens a cell. head names its columns.
+func NewTable(wide bool, head ...string) *Table {
+	return &Table{
+		isWide: wide,
+		rows:   []row{{cells: head}},
+	}
 }
 
 // Row adds a row. Missing and empty cells are a dash, so that columns stay countable for awk.
@@ -52,10 +57,14 @@ func (t *Table) Add(cells []string, below ...string) {
 	t.rows = append(t.rows, next)
 }
 
-// gap separates columns.
-const gap = "  "
+const (
+	// gap separates columns.
+	gap = "  "
+	// minColumn is the width to which a column may be shortened.
+	minColumn = 8
+)
 
-// widths are the widths of the columns.
+// widths are the widths of the columns. The widest columns are shortened until all fit.
 func (t *Table) widths() []int {
 	widths := make([]int, len(t.rows[0].cells))
 	for _, row := range t.rows {
@@ -65,7 +74,33 @@ func (t *Table) widths() []int {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+	total := sum(widths)
+	// Each step takes one column of the terminal from the widest column of the table, so that short
+	// cells stay whole.
+	for !t.isWide && total > Columns {
+		widest := 0
+		for i := range widths {
+			if widths[i] > widths[widest] {
+				widest = i
+			}
+		}
+		// Then the lines are too long: unreadable cells would be worse.
+		if widths[widest] <= minColumn {
+			break
+		}
+		widths[widest]--
+		total--
+	}
 	return widths
+}
+
+// sum returns the width of a row with the given widths of its columns.
+func sum(widths []int) int {
+	total := len(gap) * (len(widths) - 1)
+	for _, width := range widths {
+		total += width
+	}
+	return total
 }
 
 // Write writes the table, nothing if it has no rows.
@@ -78,6 +113,7 @@ func (t *Table) Write(w io.Writer) error {
 	for _, row := range t.rows {
 		cells := make([]string, len(row.cells))
 		for i, cell := range row.cells {
+			cell = cut(cell, widths[i])
 			cells[i] = cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 		}
 		// Spaces at the end would wrap on a narrow terminal.
@@ -91,4 +127,17 @@ func (t *Table) Write(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// cut shortens a text in the middle: names of nodes and pods often differ at their ends only. width
+// is in characters, including the ellipsis.
+func cut(text string, width int) string {
+	runes := []rune(text)
+	if len(runes) <= width {
+		return text
+	}
+	// One column is for the ellipsis.
+	head := (width - 1) / 2
+	tail := width - 1 - head
+	return string(runes[:head]) + "…" + string(runes[len(runes)-tail:])
 }

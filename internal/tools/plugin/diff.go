@@ -42,7 +42,11 @@ refuse the configuration or does not answer.`,
 		if err != nil {
 			return nil, err
 		}
-		report, err := o.Diff(cmd.Context(), configurations)
+		cluster, err := o.open()
+		if err != nil {
+			return nil, err
+		}
+		report, err := cluster.Diff(cmd.Context(), configurations)
 		switch {
 		case err != nil:
 			return nil, err
@@ -79,7 +83,7 @@ func (r *DiffReport) Table(w io.Writer, wide bool) error {
 	for _, g := range groupNodes(r.Nodes, wide) {
 		g.write(w)
 	}
-	t := cli.NewTable("CHANGE", "RESOURCE", "NODE", "HELD BY")
+	t := cli.NewTable(wide, "CHANGE", "RESOURCE", "NODE", "HELD BY")
 	for _, g := range groupChanges(r.Changes, wide) {
 		listed := g.Listed()
 		cells := []string{string(g.Change.Change), listed.Resource, g.nodes(), podsOf(g.Held, wide)}

@@ -28,7 +28,11 @@ The exit status is 1 if nothing is found.`,
 		Args: cli.WantArgs(1, 1, "want one TEXT"),
 	}
 	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
-		found, err := o.Find(cmd.Context(), args[0])
+		cluster, err := o.open()
+		if err != nil {
+			return nil, err
+		}
+		found, err := cluster.Find(cmd.Context(), args[0])
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +46,7 @@ The exit status is 1 if nothing is found.`,
 
 // Table writes the nodes that have not answered first: the device may be on one of them.
 func (r *FindReport) Table(w io.Writer, wide bool) error {
-	t := cli.NewTable("NODE", "RESOURCE", "HEALTH", "HELD BY")
+	t := cli.NewTable(wide, "NODE", "RESOURCE", "HEALTH", "HELD BY")
 	for _, n := range r.Nodes {
 		t.Add([]string{n.Node, "?"}, n.Problems...)
 	}

@@ -78,9 +78,6 @@ read files.`,
 
 // asks adds the flags that say which cluster a command asks.
 func (o *fleetFlags) asks(cmd *cobra.Command) *cobra.Command {
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		return o.open()
-	}
 	set := cmd.Flags()
 	set.StringVar(&o.kubectl, "kubectl", "kubectl", `kubectl to run, such as "k3s kubectl"`)
 	set.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for kubectl")
@@ -92,17 +89,18 @@ func (o *fleetFlags) asks(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// open selects the kubectl of the flags. It runs nothing yet. The error is about the flags.
-func (o *fleetFlags) open() error {
+// open returns the cluster that the flags select. It runs nothing yet. The error is about the
+// flags.
+func (o *fleetFlags) open() (*Fleet, error) {
 	// No shell is involved: a path with a space cannot be given.
 	command := strings.Fields(o.kubectl)
 	switch {
 	case len(command) == 0:
-		return cli.Usagef("--kubectl: want a program")
+		return nil, cli.Usagef("--kubectl: want a program")
 	case o.Parallel < 1:
-		return cli.Usagef("--parallel: want 1 or more")
+		return nil, cli.Usagef("--parallel: want 1 or more")
 	case o.Timeout <= 0:
-		return cli.Usagef("--timeout: want a duration such as 10s")
+		return nil, cli.Usagef("--timeout: want a duration such as 10s")
 	}
 	kubectl := Program{Command: command}
 	if o.kubeconfig != "" {
@@ -112,7 +110,7 @@ func (o *fleetFlags) open() error {
 		kubectl.Flags = append(kubectl.Flags, "--context="+o.context)
 	}
 	o.Kubectl = kubectl
-	return nil
+	return &o.Fleet, nil
 }
 
 // newSnapshot returns the command snapshot.
@@ -124,7 +122,11 @@ func newSnapshot(o *fleetFlags) *cobra.Command {
 FILE (default NODE.txtar; - is standard output). Review it before you share it.`,
 		Args: cli.WantArgs(1, 2, "want one NODE, and FILE if it should not be NODE.txtar"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			recording, err := o.Snapshot(cmd.Context(), args[0])
+			cluster, err := o.open()
+			if err != nil {
+				return err
+			}
+			recording, err := cluster.Snapshot(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -133,7 +135,13 @@ FILE (default NODE.txtar; - is standard output). Review it before you share it.`
 			if len(args) > 1 {
 				file = args[1]
 			}
-			return cli.WriteRecording(cmd, file, recording)
+			if file == "-" {
+				// Escapes for the terminal would change the recording.
+				_, err = cli.Unescaped(cmd.OutOrStdout()).Write(recording)
+				return err
+			}
+			// The file is readable for the user only.
+			return cli.WritePrivate(file, recording)
 		},
 	}
 }

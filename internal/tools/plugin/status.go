@@ -28,10 +28,14 @@ the report.`,
 	}
 	cmd.Flags().StringVar(&filter.Node, "node", "", "show only this node")
 	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
+		cluster, err := o.open()
+		if err != nil {
+			return nil, err
+		}
 		if len(args) > 0 {
 			filter.Resource = args[0]
 		}
-		report, err := o.Status(cmd.Context(), filter)
+		report, err := cluster.Status(cmd.Context(), filter)
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +48,7 @@ the report.`,
 
 // Table writes the nodes with problems, the resources, and how many nodes have answered.
 func (r *StatusReport) Table(w io.Writer, wide bool) error {
-	t := cli.NewTable("RESOURCE", "NODE", "DEVICES", "FREE", "HELD BY")
+	t := cli.NewTable(wide, "RESOURCE", "NODE", "DEVICES", "FREE", "HELD BY")
 	for _, n := range r.Nodes {
 		// A node that does not answer may have any number of devices.
 		unknown := "?"

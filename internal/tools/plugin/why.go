@@ -26,9 +26,13 @@ context, or NAMESPACE/NAME.`,
 		Args: cli.WantArgs(1, 1, "want one POD"),
 	}
 	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
+		cluster, err := o.open()
+		if err != nil {
+			return nil, err
+		}
 		// The flag names the namespace of the pod. The DaemonSet is searched in all namespaces.
-		namespace := o.Namespace
-		o.Namespace = ""
+		namespace := cluster.Namespace
+		cluster.Namespace = ""
 		// Other commands print pods in this form, for example kubectl get -o name.
 		name := strings.TrimPrefix(args[0], "pod/")
 		// This form precedes the flag: users copy it from other reports.
@@ -36,7 +40,7 @@ context, or NAMESPACE/NAME.`,
 			namespace = before
 			name = after
 		}
-		report, err := o.Why(cmd.Context(), namespace, name)
+		report, err := cluster.Why(cmd.Context(), namespace, name)
 		if err != nil {
 			return nil, err
 		}
