@@ -3,6 +3,7 @@ package plugin
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,8 +108,61 @@ func healthyDevices(row *Row) []string {
 	return lines
 }
 
-// foot says how many nodes have answered, and names the nodes that could not be asked.
+// total is a resource on several nodes.
+type total struct {
+	nodes   int
+	devices int
+	healthy int
+	slots   int
+	free    int
+	// isFreeUnknown is set if a node does not know its holders.
+	isFreeUnknown bool
+}
+
+// totals sums up the rows with devices, by resource.
+func (r *StatusReport) totals() map[string]total {
+	totals := map[string]total{}
+	for i := range r.Resources {
+		row := &r.Resources[i]
+		if len(row.Devices) == 0 {
+			continue
+		}
+		t := totals[row.Title()]
+		t.nodes++
+		t.devices += len(row.Devices)
+		t.slots += row.Slots
+		for _, d := range row.Devices {
+			if d.Health == status.Healthy {
+				t.healthy++
+			}
+		}
+		if row.Free != nil {
+			t.free += *row.Free
+		} else {
+			t.isFreeUnknown = true
+		}
+		totals[row.Title()] = t
+	}
+	return totals
+}
+
+// foot has the totals of resources on several nodes, and says how many nodes have answered. It also
+// names the nodes that could not be asked.
 func (r *StatusReport) foot(w io.Writer) error {
+	fmt.Fprintln(w)
+	totals := r.totals()
+	for _, name := range slices.Sorted(maps.Keys(totals)) {
+		t := totals[name]
+		if t.nodes == 1 {
+			continue
+		}
+		free := strconv.Itoa(t.free)
+		if t.isFreeUnknown {
+			free = "?"
+		}
+		cli.Wrap(w, "", fmt.Sprintf("%s: %d nodes, %d of %s Healthy, %s of %s free",
+			name, t.nodes, t.healthy, cli.Count(t.devices, "device"), free, cli.Count(t.slots, "slot")))
+	}
 	// Nodes also has nodes that have answered with problems.
 	silent := 0
 	for _, n := range r.Nodes {
@@ -123,7 +177,6 @@ func (r *StatusReport) foot(w io.Writer) error {
 	if r.Unread != "" {
 		text += "; nodes of the cluster are not known: " + r.Unread
 	}
-	fmt.Fprintln(w)
 	cli.Wrap(w, "", text)
 	return nil
 }
