@@ -16,7 +16,8 @@ fi
 (cd test/e2e/vm && GENERIC_DP_FRAMES=$temp GENERIC_DP_BIN=$bin go test -count=1 -vet=off -run TestFrames .)
 mkdir -p "$out"
 
-# Each frame is a caption, the output of the program, and a form feed. The words for the health are coloured.
+# Each frame is a caption, the output of the program, and a form feed. The program colours the same
+# words on a terminal.
 awk -v RS='\f' '
 {
 	gsub(/&/, "\\&amp;"); gsub(/</, "\\&lt;"); gsub(/>/, "\\&gt;")
@@ -38,7 +39,7 @@ END {
 	for (i = 1; i <= NR; i++) {
 		n = split("# " frames[i], lines, "\n")
 		print "<g style=\"animation-delay: " 4 * (i - 1 - NR) "s\">"
-		print "<text x=\"14\" y=\"28\">" lines[1] "</text><text x=\"14\" y=\"47\">$ watch generic-dp status</text>"
+		print "<text x=\"14\" y=\"28\">" lines[1] "</text><text x=\"14\" y=\"47\">$ generic-dp status zigbee --watch</text>"
 		for (k = 2; k <= n; k++) print "<text x=\"14\" y=\"" 28 + 19 * k "\">" lines[k] "</text>"
 		print "</g>"
 	}

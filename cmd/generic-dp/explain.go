@@ -47,7 +47,8 @@ With a device, it applies the conditions of each resource to that device, and
 lists the variables that have a value for it. DEVICE is a path below /dev, a
 device ID, a PCI address, a USB port such as 1-1.4, or a network interface;
 RESOURCE is a name, with or without its domain.`,
-		Args: cli.WantArgs(1, 1, "want one DEVICE or RESOURCE"),
+		Args:              cli.WantArgs(1, 1, "want one DEVICE or RESOURCE"),
+		ValidArgsFunction: complete(f.resourceNames, f.hardwareNames),
 	}
 	f.add(cmd, configFlags, hostFlags, []string{"hwdata"})
 	explain := func(cmd *cobra.Command, args []string) (cli.Reporter, error) {

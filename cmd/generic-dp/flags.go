@@ -231,3 +231,48 @@ func (a *address) Set(text string) error {
 func (a *address) String() string { return string(*a) }
 
 func (*address) Type() string { return "string" }
+
+// complete completes the only argument of a command by some names. The shell also completes files, such
+// as devices below /dev.
+func complete(names ...func(*cobra.Command) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var all []string
+		for _, list := range names {
+			all = append(all, list(cmd)...)
+		}
+		return all, cobra.ShellCompDirectiveDefault
+	}
+}
+
+// resourceNames are the names of resources without their domain. It leaves out names with variables,
+// because their values depend on hardware. There are none without a valid configuration.
+func (f *flags) resourceNames(*cobra.Command) []string {
+	cfg, _, err := read(f.config)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, r := range cfg.Resources {
+		if len(r.NameText) == 0 {
+			_, name, _ := strings.Cut(r.Name, "/")
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// hardwareNames are the names of hardware, such as USB ports and PCI addresses.
+func (f *flags) hardwareNames(cmd *cobra.Command) []string {
+	view, err := f.scan(cmd.Context(), &config.Config{})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, h := range view.Snapshot.Hardware {
+		names = append(names, h.Name)
+	}
+	return names
+}

@@ -32,7 +32,8 @@ interface.
 
   generic-dp init > /etc/generic-dp/config.toml
   generic-dp init /dev/ttyUSB0`,
-		Args: cli.WantArgs(0, 1, "want no argument or one DEVICE"),
+		Args:              cli.WantArgs(0, 1, "want no argument or one DEVICE"),
+		ValidArgsFunction: complete(f.hardwareNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// An empty configuration is sufficient: refusal matches the resources with the same
 			// scan.

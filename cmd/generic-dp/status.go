@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -17,9 +18,14 @@ import (
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
-// statusLimit is how long a command waits for an answer. An instance itself waits up to half a
-// second for the kubelet.
-const statusLimit = 5 * time.Second
+const (
+	// statusLimit is how long a command waits for an answer. An instance itself waits up to half
+	// a second for the kubelet.
+	statusLimit = 5 * time.Second
+	// watchInterval is the time between two queries of --watch. An instance has no event to wait
+	// for, and a query costs it less than a millisecond.
+	watchInterval = 2 * time.Second
+)
 
 // statusReport is the output of status. received is the JSON of the instance, which also has the alerts
 // of the status page.
@@ -32,26 +38,35 @@ type statusReport struct {
 func (r *statusReport) MarshalJSON() ([]byte, error) { return r.received, nil }
 
 // newStatus returns the command status. The exit status is 0 for every answer of an instance,
-// ready or not, and 1 if none answers.
+// ready or not, and 1 if none answers. It does not use reports, because of --watch.
 func newStatus(f *flags) *cobra.Command {
+	isWatching := false
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "show the devices of a running instance, their health and their holders",
 		Long: `status queries the instance that listens at --listen on this machine. In a
 cluster: kubectl exec POD -- /generic-dp status
 
-Problems come last.`,
+Problems come last. --watch prints the status again whenever it changes.`,
 		Args: cli.NoArgs,
 	}
 	f.add(cmd, []string{"listen"})
-	show := func(cmd *cobra.Command, _ []string) (cli.Reporter, error) {
-		r, err := f.status(cmd.Context())
-		if err != nil {
-			return nil, err
+	cmd.Flags().BoolVarP(&isWatching, "watch", "w", false, "print the status again whenever it changes")
+	format := cli.OutputFlag(cmd, "table", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		show := func(w io.Writer) error {
+			r, err := f.status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return cli.WriteReport(w, *format, r)
 		}
-		return r, nil
+		if isWatching {
+			return cli.Watch(cmd.Context(), cmd.OutOrStdout(), watchInterval, show)
+		}
+		return show(cmd.OutOrStdout())
 	}
-	return cli.Reports(cmd, show, "json")
+	return cmd
 }
 
 // statusAddress returns the address to query for --listen. It fails if --listen is empty, since

@@ -28,7 +28,8 @@ of each resource, or N of RESOURCE (default 1), and what comes with them: as tex
 nothing.
 
   eval podman run --rm $(generic-dp try -o podman zigbee) alpine ls /dev`,
-		Args: cli.WantArgs(0, 1, "want at most one RESOURCE or RESOURCE=N"),
+		Args:              cli.WantArgs(0, 1, "want at most one RESOURCE or RESOURCE=N"),
+		ValidArgsFunction: complete(f.resourceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
 			size := 1

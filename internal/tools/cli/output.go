@@ -18,7 +18,11 @@ import (
 // printable escapes everything that a terminal may interpret, because devices choose their serial
 // numbers and containers can choose the names of nodes. The escapes of valid text are also
 // escapes of JSON. All commands write to a printable.
-type printable struct{ io.Writer }
+type printable struct {
+	io.Writer
+	// isColoured is set for a terminal that shows colours.
+	isColoured bool
+}
 
 // Unescaped returns the output behind the output of a command, for a recording: escapes would change
 // it.
@@ -33,7 +37,11 @@ func Unescaped(w io.Writer) io.Writer {
 // does not permit more than that, and fewer would be a short write. A character that is split
 // between two writes is escaped as invalid UTF-8, so callers write whole texts.
 func (p printable) Write(text []byte) (int, error) {
-	_, err := io.WriteString(p.Writer, device.Printable(string(text), "\n\t"))
+	shown := device.Printable(string(text), "\n\t")
+	if p.isColoured {
+		shown = colours.Replace(shown)
+	}
+	_, err := io.WriteString(p.Writer, shown)
 	if err != nil {
 		return 0, err
 	}
@@ -59,15 +67,18 @@ func Reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (Re
 		if report == nil {
 			return err
 		}
-		var writeErr error
-		if *format == "json" {
-			writeErr = Encode(cmd.OutOrStdout(), report)
-		} else {
-			writeErr = report.Table(cmd.OutOrStdout(), *format == "wide")
-		}
+		writeErr := WriteReport(cmd.OutOrStdout(), *format, report)
 		return cmp.Or(writeErr, err)
 	}
 	return cmd
+}
+
+// WriteReport writes a report in one of the formats of -o: table, wide or json.
+func WriteReport(w io.Writer, format string, report Reporter) error {
+	if format == "table" || format == "wide" {
+		return report.Table(w, format == "wide")
+	}
+	return Encode(w, report)
 }
 
 // Encode writes a report as JSON. The whole text is written at once, or nothing if the report cannot

@@ -45,8 +45,8 @@ type Program struct {
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	p.Root.SetArgs(args)
 	// Both outputs may show text that a device or a container chose.
-	p.Root.SetOut(printable{stdout})
-	p.Root.SetErr(printable{stderr})
+	p.Root.SetOut(printable{stdout, hasColours(stdout)})
+	p.Root.SetErr(printable{stderr, hasColours(stderr)})
 	// The files are removed after the command, even if it failed or was abandoned. Only Run knows
 	// when it has ended.
 	within := endWithin

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,8 @@ import (
 // newStatus returns the command status.
 func newStatus(o *fleetFlags) *cobra.Command {
 	var filter Filter
+	var watch bool
+	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "status [RESOURCE]",
 		Short: "show the devices of all nodes, and the pods that hold them",
@@ -28,23 +31,38 @@ the report.`,
 		Args: cli.WantArgs(0, 1, "want at most one RESOURCE"),
 	}
 	cmd.Flags().StringVar(&filter.Node, "node", "", "show only this node")
-	return cli.Reports(cmd, func(cmd *cobra.Command, args []string) (cli.Reporter, error) {
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the status again and again, until interrupted")
+	cmd.Flags().DurationVar(&interval, "interval", 5*time.Second, "time between two queries with --watch")
+	format := cli.OutputFlag(cmd, "table", "wide", "json")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cluster, err := o.open()
 		if err != nil {
-			return nil, err
+			return err
+		}
+		if interval <= 0 {
+			return cli.Usagef("--interval: want a duration such as 5s")
 		}
 		if len(args) > 0 {
 			filter.Resource = args[0]
 		}
-		report, err := cluster.Status(cmd.Context(), filter)
-		if err != nil {
-			return nil, err
+		// show makes one query and writes its report. With --watch it is called repeatedly.
+		show := func(w io.Writer) error {
+			report, err := cluster.Status(cmd.Context(), filter)
+			if err != nil {
+				return err
+			}
+			err = cli.WriteReport(w, *format, report)
+			if err == nil && report.Answered == 0 {
+				return cli.ErrReported
+			}
+			return err
 		}
-		if report.Answered == 0 {
-			err = cli.ErrReported
+		if watch {
+			return cli.Watch(cmd.Context(), cmd.OutOrStdout(), interval, show)
 		}
-		return report, err
-	}, "wide", "json")
+		return show(cmd.OutOrStdout())
+	}
+	return cmd
 }
 
 // Table writes the nodes with problems, the resources, and how many nodes have answered.
