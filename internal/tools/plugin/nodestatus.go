@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -68,6 +69,27 @@ func (f Filter) selects(resource string) bool {
 	return f.Resource == "" || status.IsNamed(resource, f.Resource)
 }
 
+// check returns an error if a node has answered and no node has the resource: its name has a typing
+// error.
+func (f Filter) check(answers []answered[nodeStatus]) error {
+	names := map[string]bool{}
+	hasAnswered := false
+	for _, a := range answers {
+		hasAnswered = hasAnswered || a.err == nil
+		for _, r := range a.answer.Resources {
+			if f.selects(r.Name) {
+				return nil
+			}
+			names[r.Name] = true
+		}
+	}
+	if f.Resource == "" || !hasAnswered {
+		return nil
+	}
+	known := strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+	return fmt.Errorf("no node has a resource %q: the nodes have %s", f.Resource, cmp.Or(known, "none"))
+}
+
 // nodeStatus is the answer of a node.
 type nodeStatus struct {
 	status.Status
@@ -92,12 +114,10 @@ func (f *Fleet) Status(ctx context.Context, filter Filter) (*StatusReport, error
 	if err != nil {
 		return nil, err
 	}
-	report := merge(answers, filter)
-	// The report has every resource that a node knows, with or without devices.
-	isUnknown := filter.Resource != "" && len(report.Resources) == 0 && report.Answered > 0
-	if isUnknown {
-		return nil, fmt.Errorf("no node has a resource %q\n  hint: kubectl generic-dp status lists all", filter.Resource)
+	if err := filter.check(answers); err != nil {
+		return nil, err
 	}
+	report := merge(answers, filter)
 	report.Unread = members.NodesUnread
 	report.isDetailed = filter != Filter{}
 	// With a filter, the nodes without a pod would distract from the answer.
