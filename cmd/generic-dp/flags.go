@@ -250,7 +250,7 @@ func complete(names ...func(*cobra.Command) []string) cobra.CompletionFunc {
 // resourceNames are the names of resources without their domain. It leaves out names with variables,
 // because their values depend on hardware. There are none without a valid configuration.
 func (f *flags) resourceNames(*cobra.Command) []string {
-	cfg, _, err := read(f.config)
+	cfg, err := read(f.config)
 	if err != nil {
 		return nil
 	}
