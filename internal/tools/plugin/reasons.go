@@ -154,8 +154,8 @@ func (x *explanation) noDevice(r request, places []place) {
 	for _, why := range slices.Sorted(maps.Keys(nodes)) {
 		details = append(details, strings.Join(few(nodes[why]), ", ")+": "+why)
 	}
-	x.add("no-device", "no node has "+r.resource+": it is configured, but no device matches", details,
-		"plug the device in, or correct the match: generic-dp explain "+r.resource+" in the DaemonSet's pod shows each condition")
+	x.add("no-device", "no node has "+r.resource+": it is configured, but has no device", details,
+		"resolve the reason, such as by plugging the device in or correcting the match: generic-dp explain "+r.resource+" in the DaemonSet's pod shows each condition")
 }
 
 // notOffered: a node has devices, but its kubelet does not know them, or pods cannot request by name
