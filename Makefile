@@ -33,7 +33,8 @@ build: ## the static binaries, bin/generic-dp and bin/generic-dp-evict
 plugin: ## the plugin of kubectl, bin/kubectl-generic_dp
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(PLUGIN) ./cmd/kubectl-generic_dp
 
-run: build ## try the quickstart configuration on this host, without a kubelet
+run: ## try the quickstart configuration on this host, without a kubelet
+	@$(MAKE) --silent build
 	$(BIN) try --config examples/configs/quickstart.toml
 
 # On a disk, many small files take most of the time: tests use /dev/shm if it has 4 GB

@@ -39,7 +39,7 @@ END {
 	for (i = 1; i <= NR; i++) {
 		n = split("# " frames[i], lines, "\n")
 		print "<g style=\"animation-delay: " 4 * (i - 1 - NR) "s\">"
-		print "<text x=\"14\" y=\"28\">" lines[1] "</text><text x=\"14\" y=\"47\">$ generic-dp status zigbee --watch</text>"
+		print "<text x=\"14\" y=\"28\">" lines[1] "</text><text x=\"14\" y=\"47\">$ generic-dp status --watch</text>"
 		for (k = 2; k <= n; k++) print "<text x=\"14\" y=\"" 28 + 19 * k "\">" lines[k] "</text>"
 		print "</g>"
 	}

@@ -102,7 +102,12 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 	all := f.catalog(stderr, view)
 	found, err := all.Find(view.Forms, name)
 	if err != nil {
-		return nil, fmt.Errorf("%q is neither a resource nor a device: %w", name, err)
+		err = fmt.Errorf("%q is neither a resource nor a device: %w", name, err)
+		// The default configuration is optional, so name may be a resource of another one.
+		if len(cfg.Resources) == 0 {
+			err = fmt.Errorf("%w\n  hint: %s has no resources: --config names another configuration", err, f.config)
+		}
+		return nil, err
 	}
 	if isGroupNode(found.Node) {
 		found.Node = nil

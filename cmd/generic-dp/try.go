@@ -158,7 +158,7 @@ func countSlots(m *matchers.Offered) (healthy, all int) {
 // tooFew returns the error for a request of more slots than are healthy. The hint depends on the
 // cause: devices may be missing or Unhealthy, or the resource may need more slots per device.
 func tooFew(name string, healthy, all, size int) error {
-	hint := "generic-dp explain " + cli.ShellQuote(name) + " says why"
+	hint := "generic-dp explain " + cli.ShellQuote(name) + ", with the same flags, says why"
 	allHealthy := all > 0 && healthy == all
 	if allHealthy {
 		hint = "count in the configuration sets how many slots a device has"

@@ -49,6 +49,8 @@ type published struct {
 	list []device.Listed
 	// entries are the listed devices in natural order of their IDs.
 	entries []ledger.Entry
+	// waiting are matched devices that are not listed yet.
+	waiting []ledger.Waiting
 	// since says since when each entry has its health and reason, by ID.
 	since map[string]time.Time
 	// refused is why slots of healthy devices are unhealthy, by slot.
@@ -128,11 +130,13 @@ func (r *resource) registration() plugin.Status {
 
 // publish replaces the state and reports whether the list for the kubelet has changed. If a device
 // has only moved to another node, the list is the same and no stream wakes. Only the loop calls it.
-// It keeps entries, and sets the reason of a device with refused slots in them.
-func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
+// It keeps the devices of listed, and sets the reason of a device with refused slots in them.
+func (r *resource) publish(listed ledger.ListedResource, c *config.Resource) bool {
 	old := r.now.Load()
+	entries := listed.Devices
 	next := &published{
 		entries: entries,
+		waiting: listed.Waiting,
 		refused: r.agent.book.Refused(),
 		config:  c,
 		changed: old.changed,
@@ -254,11 +258,11 @@ func (l *loop) publish(
 		if at := r.awaits(in, now); !at.IsZero() {
 			due = earliest(due, at)
 			// The empty list is not sent: the plugin of the resource does not run yet.
-			r.publish(nil, c)
+			r.publish(ledger.ListedResource{}, c)
 			continue
 		}
 		r.shown = true
-		if r.publish(in.Devices, c) {
+		if r.publish(in, c) {
 			l.pace.limiter.lastUpdate = time.Now()
 		}
 	}

@@ -12,17 +12,21 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
+func listOfDevices(entries ...ledger.Entry) ledger.ListedResource {
+	return ledger.ListedResource{Devices: entries}
+}
+
 func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 	t.Parallel()
 	r := newResource(cdi.Resource{Name: "example.com/gpu"}, servingAlone())
 	offer := func(id string) device.Offer {
 		return device.Offer{ID: id, Slots: 2, Env: []device.Entry{{Key: device.Literal("GPU"), Value: device.Literal(id), PerDevice: true}}}
 	}
-	r.publish([]ledger.Entry{
-		{Offer: offer("a"), Present: true, Healthy: true, Listed: 3},
-		{Offer: offer("b"), Reason: "unplugged", Listed: 2},
-		{Offer: offer("c"), Healthy: true, Listed: 2},
-	}, &config.Resource{})
+	r.publish(listOfDevices(
+		ledger.Entry{Offer: offer("a"), Present: true, Healthy: true, Listed: 3},
+		ledger.Entry{Offer: offer("b"), Reason: "unplugged", Listed: 2},
+		ledger.Entry{Offer: offer("c"), Healthy: true, Listed: 2},
+	), &config.Resource{})
 	for _, tc := range []struct{ ids, env, wantErr string }{
 		{ids: "a", env: "a"},
 		{ids: "c a a::1", env: "a,c"},
@@ -56,13 +60,13 @@ func TestSince(t *testing.T) {
 		return time.Time{}
 	}
 	began := time.Now()
-	r.publish([]ledger.Entry{entry("a", true, ""), entry("b", false, ledger.ReasonGone)}, &config.Resource{})
+	r.publish(listOfDevices(entry("a", true, ""), entry("b", false, ledger.ReasonGone)), &config.Resource{})
 	a := since("a")
 	b := since("b")
 	if a.Before(began) || b.Before(began) {
 		t.Errorf("since %v and %v, before the first list at %v", a, b, began)
 	}
-	r.publish([]ledger.Entry{entry("0", true, ""), entry("a", true, ""), entry("b", false, ledger.ReasonUnread)}, &config.Resource{})
+	r.publish(listOfDevices(entry("0", true, ""), entry("a", true, ""), entry("b", false, ledger.ReasonUnread)), &config.Resource{})
 	if got := since("a"); !got.Equal(a) {
 		t.Errorf("since %v, want %v: nothing has changed", got, a)
 	}

@@ -91,6 +91,15 @@ func (p *published) devices() []status.Device {
 	return all
 }
 
+// waitsFor is why the first of the matched devices is not listed yet. It is empty if there is no such device.
+func (p *published) waitsFor() string {
+	if len(p.waiting) == 0 {
+		return ""
+	}
+	first := p.waiting[0]
+	return first.ID + ": " + first.Reason
+}
+
 // sectionOf is the section of the documentation that explains why a device is not Healthy.
 // isForgotten is set if a pod that the kubelet has forgotten uses the device. It is empty for a
 // healthy device. The first section that applies is the cause of the others.

@@ -107,8 +107,11 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 	for _, r := range a.members() {
 		now := r.now.Load()
 		shown := r.status(now, held)
-		// Only then is the explanation computed.
-		if len(shown.Devices) == 0 && explain != nil {
+		if len(shown.Devices) == 0 {
+			shown.NoDevices = now.waitsFor()
+		}
+		// Only then is the explanation computed. It has no reason for devices that match.
+		if len(shown.Devices) == 0 && shown.NoDevices == "" && explain != nil {
 			shown.NoDevices = (*explain)(now.config)
 		}
 		s.Resources = append(s.Resources, shown)

@@ -77,6 +77,25 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// A device that an edit moves to another resource matches there at once, but is listed only later.
+func TestStatusOfWaitingDevice(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee)
+	n.addSticks(1)
+	agent, _ := n.serve()
+	n.untilAllocatable("example.com/zigbee", 1)
+	n.configure(strings.Replace(zigbee, "zigbee", "radio", 1))
+	var s status.Status
+	n.eventually("the edit", func() bool {
+		s = agent.Status(t.Context())
+		return len(s.Resources) == 2
+	})
+	want := stickID + ": listed by example.com/zigbee until no container holds it, at least for a minute"
+	if r := s.Resources[0]; r.Name != "example.com/radio" || r.NoDevices != want {
+		t.Errorf("%s has no devices: %q, want %q", r.Name, r.NoDevices, want)
+	}
+}
+
 // A hung kubelet delays the status briefly, a missing one does not, and neither is an
 // error.
 func TestStatusWithoutPodResources(t *testing.T) {

@@ -381,7 +381,7 @@ func (t *transition) takeOver() {
 func (t *transition) blockedBy(m match) string {
 	rec, isListed := t.records[m.offer.ID]
 	if isListed && rec.resource != m.config.Name {
-		return "listed by " + rec.resource + " until no container holds it"
+		return "listed by " + rec.resource + " until no container holds it, at least for a minute"
 	}
 	if isListed && (rec.phase.isPresent() || rec.phase == awaited) {
 		return ""

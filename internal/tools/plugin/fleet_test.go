@@ -137,6 +137,23 @@ func TestServingMember(t *testing.T) {
 	}
 }
 
+// A pod whose container ends again and again is still Running, but kubectl exec would fail.
+func TestCrashingMember(t *testing.T) {
+	t.Parallel()
+	pod := &Pod{
+		Metadata: Meta{Namespace: "generic-dp", Name: "dp-0"},
+		Spec:     PodSpec{NodeName: "a", Containers: []Container{{Name: "dp", Args: []string{"serve"}}}},
+	}
+	status := `{"phase": "Running", "containerStatuses": [{"name": "dp", "state": {"terminated": {"reason": "Error", "exitCode": 1}}}]}`
+	if err := json.Unmarshal([]byte(status), &pod.Status); err != nil {
+		t.Fatal(err)
+	}
+	want := "pod generic-dp/dp-0 does not run; its log says why: kubectl logs -n generic-dp dp-0"
+	if m := newMember(pod); m.Problem != want {
+		t.Errorf("problem %q, want %q", m.Problem, want)
+	}
+}
+
 // Of two pods on a node, as during an update, the ready pod answers. The container is
 // the one that serves.
 func TestNewMember(t *testing.T) {

@@ -138,13 +138,22 @@ func newMember(p *Pod) Member {
 	case isRunning:
 		m.rank = 1
 	}
+	hasEnded := false
 	for _, c := range p.Status.ContainerStatuses {
-		if c.Name == m.Container && c.State.Running != nil {
+		if c.Name != m.Container {
+			continue
+		}
+		if c.State.Running != nil {
 			m.started = c.State.Running.StartedAt
+		} else {
+			hasEnded = true
 		}
 	}
-	if !isRunning {
+	switch {
+	case !isRunning:
 		m.Problem = fmt.Sprintf("pod %s is %s%s", p.Metadata.Path(), p.Status.Phase, waitingReason(p))
+	case hasEnded: // as with a broken first configuration
+		m.Problem = fmt.Sprintf("pod %s does not run; its log says why: kubectl logs -n %s %s", p.Metadata.Path(), m.Namespace, m.Pod)
 	}
 	return m
 }

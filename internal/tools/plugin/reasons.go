@@ -66,6 +66,7 @@ func (e *evidence) explain() []Reason {
 	}
 	if e.pod.isPlaced() {
 		x.lost()
+		x.retiring()
 		x.withoutDevice()
 	}
 	return x.reasons
@@ -153,8 +154,8 @@ func (x *explanation) noDevice(r request, places []place) {
 	for _, why := range slices.Sorted(maps.Keys(nodes)) {
 		details = append(details, strings.Join(few(nodes[why]), ", ")+": "+why)
 	}
-	x.add("no-device", "no node has "+r.resource+": it is configured, but no device matches", details,
-		"plug the device in, or correct the match: generic-dp explain "+r.resource+" in the DaemonSet's pod shows each condition")
+	x.add("no-device", "no node has "+r.resource+": it is configured, but has no device", details,
+		"resolve the reason, such as by plugging the device in or correcting the match: generic-dp explain "+r.resource+" in the DaemonSet's pod shows each condition")
 }
 
 // notOffered: a node has devices, but its kubelet does not know them, or pods cannot request by name
@@ -249,18 +250,29 @@ func (x *explanation) failed() {
 		"the kubelet does not try again: "+x.pod.deletion()+", then create it again; a Deployment has already replaced it")
 }
 
-// lost: the device of the pod is not Healthy any more.
+// lost: the device of the pod is Unhealthy.
 func (x *explanation) lost() {
-	var details []string
-	for _, h := range x.held() {
-		if h.device.Health != status.Healthy {
-			details = append(details, h.resource+" "+problemOf(h.device))
-		}
-	}
-	x.addIfAny(details, "lost", "the pod has lost its device",
+	x.addIfAny(x.heldAs(status.Unhealthy), "lost", "the pod has lost its device",
 		"plug it in again, then restart the container: it keeps the node that it started with until then",
 		"to use another device instead: "+x.pod.deletion(),
 		"container.health_dir restarts a container without further action, and generic-dp-evict moves its pod: see docs/pods.md")
+}
+
+// retiring: an edit of the configuration has removed the device of the pod.
+func (x *explanation) retiring() {
+	x.addIfAny(x.heldAs(status.Retiring), "retiring", "the configuration does not offer the device of the pod any more; the pod keeps it",
+		"nothing while the pod runs; its successor must request a resource that the configuration has")
+}
+
+// heldAs are the problems of the devices of the pod that have this health.
+func (x *explanation) heldAs(health string) []string {
+	var details []string
+	for _, h := range x.held() {
+		if h.device.Health == health {
+			details = append(details, h.resource+" "+problemOf(h.device))
+		}
+	}
+	return details
 }
 
 // withoutDevice: the pod runs on a node whose kubelet has not given it the device. Kubelets start a
