@@ -92,7 +92,7 @@ type Agent struct {
 	// run.
 	kubelet *plugin.KubeletWatch
 	pods    podWatch
-	// book knows who holds which device. It is nil without a kubelet.
+	// book knows who holds which device. It stays empty without a kubelet.
 	book *holds.Book
 	// dra is never nil. Its plugin starts when it is needed.
 	dra     *draDriver
@@ -230,9 +230,7 @@ func New(options Options) (_ *Agent, err error) {
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods.client = podresources.New(p.PodResources, a.now)
 	a.pods.cgroups = cgroup.New(p.Cgroup)
-	if options.hasKubelet() {
-		a.book = a.newBook()
-	}
+	a.book = a.newBook()
 	a.outputs = newOutputs(options, a.page.problems, a.wake)
 	a.dra = newDRADriver(a)
 	return a, nil

@@ -49,11 +49,8 @@ type Slot struct {
 // Grant records that a container gets slots of one resource, unless another container may have their
 // hardware, or the pod that had a slot before still runs. The error names the device and its holder.
 // The record is written before Grant returns. The caller calls cancel if the container does not get
-// them after all. A nil Book grants everything.
+// them after all.
 func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err error) {
-	if b == nil {
-		return func() {}, nil
-	}
 	devices := make([]Wanted, len(slots))
 	for i := range slots {
 		devices[i] = slots[i].Device
