@@ -138,7 +138,6 @@ const (
 
 // serve begins to serve. This instance has the right to write.
 func (a *Agent) serve(life phases) *loop {
-	a.turn.sign()
 	// The loop is made before any goroutine starts: it continues with what New has found.
 	l := newLoop(a, life)
 	if a.options.hasKubelet() {
@@ -168,7 +167,6 @@ func (a *Agent) end(life phases, l *loop, isHandover bool) error {
 	}
 	life.stop()
 	err := life.group.Wait()
-	a.kubelet.Close()
 	if l != nil && !isHandover {
 		l.finish()
 	}

@@ -22,9 +22,6 @@ type KubeletSocket struct {
 	// Generation counts the sockets seen so far, from 1: every start of the kubelet makes a
 	// new one.
 	Generation uint64
-	// Since is when the socket was made, computed from the age of its file when it was
-	// first seen: later changes of the clock do not matter.
-	Since time.Time
 }
 
 // KubeletWatch follows the kubelet's directory for all plugins of the process: the sockets of
@@ -48,10 +45,6 @@ type KubeletWatch struct {
 	changed chan struct{}
 	// hasRetired is set by Retire.
 	hasRetired bool
-
-	connMu sync.Mutex
-	// conn is the connection in use, nil if there is none.
-	conn *kubeletConn
 }
 
 // NewKubeletWatch makes a watch of dir, the kubelet's device-plugins directory.
@@ -92,10 +85,6 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 	defer running.Wait()
 	running.Go(func() {
 		_ = w.Files.Run(ctx) // always nil
-	})
-	running.Go(func() {
-		// The first registrations find a connection, which is made while the host is scanned.
-		_, _ = w.connect(ctx) // there may be no kubelet yet
 	})
 	for {
 		select {
@@ -161,13 +150,8 @@ func (w *KubeletWatch) checkKubelet() {
 	}
 	if isPresent {
 		w.kubeletID = id
-		now := time.Now()
-		age := max(0, now.Sub(id.Made))
-		w.kubelet = KubeletSocket{
-			Present:    true,
-			Generation: w.kubelet.Generation + 1,
-			Since:      now.Add(-age),
-		}
+		w.kubelet.Present = true
+		w.kubelet.Generation++
 		if w.kubelet.Generation > 1 {
 			w.log.Info("kubelet restarted", "socket", w.socketPath)
 		}

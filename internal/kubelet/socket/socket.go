@@ -34,8 +34,7 @@ const (
 // therefore it includes the creation time.
 type FileID struct {
 	dev, ino uint64
-	// Made is the time of the file's creation.
-	Made time.Time
+	made     unix.Timespec
 }
 
 // Identify returns the identity of the file at path. It returns false if the file can't be
@@ -48,7 +47,7 @@ func Identify(path string) (FileID, bool) {
 	id := FileID{
 		dev:  uint64(st.Dev),
 		ino:  st.Ino,
-		Made: time.Unix(0, st.Mtim.Nano()), // nobody writes to a socket's file
+		made: st.Mtim, // nobody writes to a socket's file
 	}
 	return id, true
 }
