@@ -35,8 +35,7 @@ func (a *Agent) standBy(ctx context.Context) error {
 	if a.found.hasWrites {
 		return nil
 	}
-	predecessor := signature(a.options.Paths.RunDir)
-	log := a.log.With("run_dir", a.options.Paths.RunDir, "instance", predecessor)
+	log := a.log.With("run_dir", a.options.Paths.RunDir)
 	log.Info("another instance serves: waiting for it to end")
 	began := time.Now()
 	// A third instance is not Ready, so that an update ends at the second one.
@@ -57,7 +56,7 @@ func (a *Agent) standBy(ctx context.Context) error {
 	case <-hasWrites:
 	case <-rehearsed:
 		a.page.isWaiting.Store(true)
-		a.page.events.add("", "", "ready, and waits for the instance that serves ("+predecessor+") to end")
+		a.page.events.add("", "", "ready, and waits for the instance that serves to end")
 		err = within(ctx, hasWrites)
 	}
 	if err != nil {
