@@ -401,7 +401,7 @@ func (w *world) endClaims() {
 			state = cgroup.Running
 		}
 		e := holds.ClaimEvidence{Pods: state, HaveRun: p.ran, IsReleased: p.isReleased}
-		if e.Hold() == holds.NotHeld {
+		if e.Hold() == nil {
 			w.book.Release(p.uid)
 		}
 	}

@@ -295,9 +295,9 @@ func (c *claims) checkLost(last *prepared, next cdi.Claim) error {
 			continue
 		}
 		// The API server has the claim, but not with this device.
-		e, pod := c.evidence(last)
+		e := c.evidence(last)
 		e.IsAbsent = true
-		reason := c.reason(e.Hold(), last, pod)
+		reason := e.Hold()
 		if reason == nil {
 			return nil
 		}
