@@ -153,7 +153,6 @@ func (l *loop) run(ctx context.Context) error {
 	l.host.watchSpecs = sync.OnceFunc(func() {
 		l.life.passing.Go(l.host.specs.Run)
 	})
-	l.life.passing.Go(l.prober.Run)
 	l.life.passing.Go(l.saves.run)
 	l.begin(ctx)
 	for t, ok := l.next(ctx); ok; t, ok = l.next(ctx) {

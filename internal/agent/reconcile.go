@@ -22,7 +22,7 @@ const reasonInactive = "resource is not active on this node: its when does not h
 // file of another device is made, and only then is anything published.
 func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	now := l.now()
-	v := l.match()
+	v := l.match(ctx)
 	l.held = l.observe(ctx, v)
 	out, configs := l.decide(v, now)
 	// This must precede makeOutputs, which asks the driver why it cannot offer devices.
@@ -72,10 +72,10 @@ func (l *loop) conclude(v *View, out ledger.Output, failed map[string]error, isW
 
 // match matches the last scan and has the health of the matching devices checked. It does not wait
 // for the results: a result that differs is a trigger.
-func (l *loop) match() *View {
+func (l *loop) match(ctx context.Context) *View {
 	v := view(l.config, l.last, l.outputs.foreign.Read, l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
-	l.prober.Set(v.checks())
+	l.prober.Set(ctx, v.checks())
 	return v
 }
 
