@@ -138,29 +138,6 @@ func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) m
 	return bySlot
 }
 
-// fail adds to failed why DRA cannot offer devices, by ID. It marks the ones that are otherwise
-// healthy as Withheld: they still work for the pods that have them. Only the loop calls it, before the
-// lists are published.
-func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
-	for _, r := range out.Resources {
-		if !isByDRA(r.Name) {
-			continue
-		}
-		for i := range r.Devices {
-			e := &r.Devices[i]
-			reason := d.plugin.Problem(e.Offer.ID)
-			if reason == "" {
-				continue
-			}
-			// A device that also cannot be injected does not work, and is not Withheld.
-			if e.Healthy && failed[e.Offer.ID] == nil {
-				e.Withheld = true
-			}
-			failed[e.Offer.ID] = fmt.Errorf(`api = "dra" can't be served: %s`, reason)
-		}
-	}
-}
-
 // publishDRA publishes the devices that DRA offers. A device keeps the time since when it has its
 // state.
 func (l *loop) publishDRA() {

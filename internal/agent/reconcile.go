@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -186,29 +187,40 @@ func selectsCDI(m config.Match) bool {
 	return !m.CDIDevice.Empty()
 }
 
-// makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices that
-// cannot be injected Unhealthy. failed says why, by ID.
+// makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices
+// Unhealthy that cannot be injected, or that DRA cannot offer. failed says why, by ID.
 func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error, err error) {
 	failed, err = l.outputs.update(v, out, l.held)
-	l.dra.fail(out, failed)
 	for _, listed := range out.Resources {
-		failEntries(listed.Devices, failed)
+		for i := range listed.Devices {
+			e := &listed.Devices[i]
+			if isByDRA(listed.Name) {
+				l.failByDRA(e, failed)
+			}
+			problem := failed[e.Offer.ID]
+			// An entry that is already Unhealthy keeps its reason, which came first.
+			if problem != nil && e.Healthy {
+				e.Healthy = false
+				e.Reason = problem.Error()
+			}
+		}
 	}
 	return failed, err
 }
 
-// failEntries makes the entries of failed devices Unhealthy. failed says why, by ID. An entry that
-// is already Unhealthy keeps its reason, which came first.
-func failEntries(entries []ledger.Entry, failed map[string]error) {
-	for i := range entries {
-		e := &entries[i]
-		problem := failed[e.Offer.ID]
-		if problem == nil || !e.Healthy {
-			continue
-		}
-		e.Healthy = false
-		e.Reason = problem.Error()
+// failByDRA adds to failed why DRA cannot offer a device. A healthy device is Withheld: it still works for
+// the pods that have it.
+func (l *loop) failByDRA(e *ledger.Entry, failed map[string]error) {
+	id := e.Offer.ID
+	reason := l.dra.plugin.Problem(id)
+	if reason == "" {
+		return
 	}
+	// A device that also cannot be injected does not work, and is not Withheld.
+	if e.Healthy && failed[id] == nil {
+		e.Withheld = true
+	}
+	failed[id] = fmt.Errorf(`api = "dra" can't be served: %s`, reason)
 }
 
 // hasSettled reports whether every remembered device was awaited, no device is settling, and
