@@ -60,8 +60,8 @@ func (l *loop) conclude(v *View, out ledger.Output, failed map[string]error, isW
 	if l.hasSettled(out) {
 		l.settle()
 	}
-	trialEnd := l.trial.Follow(now, v.Matched.Late)
-	l.save()
+	good, trialEnd := l.trial.Follow(now, v.Matched.Late)
+	l.save(good)
 	isSaved := l.warnUnsaved(*l.saves.last.Load())
 	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
 	isDone := isSaved && isWritten && !l.lacksDevices()
