@@ -261,14 +261,10 @@ func (l *loop) publish(
 		if r.publish(in.Devices, c) {
 			l.pace.limiter.lastUpdate = time.Now()
 		}
-	}
-	for i, r := range next {
-		hasStarted := r.ended != nil
-		if r.plugin == nil || hasStarted || !r.shown {
-			continue
-		}
 		// Otherwise, a resource that never had a device stays unknown to the kubelet.
-		if listed[i].Register || r.now.Load().config.Register == config.RegisterAlways {
+		isWanted := in.Register || c.Register == config.RegisterAlways
+		hasStarted := r.ended != nil
+		if r.plugin != nil && isWanted && !hasStarted {
 			l.startPlugin(r)
 		}
 	}
