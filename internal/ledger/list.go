@@ -24,13 +24,10 @@ func (t *transition) finish() (State, Output) {
 		isHeld := slices.ContainsFunc(ids[name], func(id string) bool {
 			return len(t.in.Held.Slots[id]) > 0
 		})
-		if !isRetired && !isEmpty || isHeld {
-			t.registered[name] = true
-		}
 		listed := ListedResource{
 			Name:     name,
 			Complete: t.complete(config, ids[name]),
-			Register: t.registered[name],
+			Register: !isRetired && !isEmpty || isHeld,
 			Waiting:  t.waiting[name],
 		}
 		for _, id := range ids[name] {
@@ -45,7 +42,7 @@ func (t *transition) finish() (State, Output) {
 	order.Stable(t.out.Changes, func(a, b Change) int {
 		return device.CompareNatural(a.ID, b.ID)
 	})
-	return State{started: true, records: t.records, registered: t.registered}, t.out
+	return State{started: true, records: t.records}, t.out
 }
 
 // complete reports whether no device of a resource is awaited any more: all hardware could be read, and each

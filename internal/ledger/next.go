@@ -44,10 +44,9 @@ func (s State) Next(in Input) (State, Output) {
 
 // transition is one call of Next.
 type transition struct {
-	in         Input
-	isFirst    bool
-	records    map[string]record
-	registered map[string]bool
+	in      Input
+	isFirst bool
+	records map[string]record
 	// names are the names of the resources: the configured ones in their order, then retired ones. configs has
 	// the configuration of each of them.
 	names   []string
@@ -74,13 +73,12 @@ type match struct {
 // open begins a transition. It copies the changeable parts of the state.
 func (s State) open(in Input) *transition {
 	t := &transition{
-		in:         in,
-		isFirst:    !s.started,
-		records:    make(map[string]record, len(s.records)),
-		registered: map[string]bool{},
-		configs:    map[string]*Resource{},
-		withheld:   map[string]string{},
-		waiting:    map[string][]Waiting{},
+		in:       in,
+		isFirst:  !s.started,
+		records:  make(map[string]record, len(s.records)),
+		configs:  map[string]*Resource{},
+		withheld: map[string]string{},
+		waiting:  map[string][]Waiting{},
 	}
 	for i := range in.Resources {
 		t.addResource(&in.Resources[i])
@@ -90,9 +88,6 @@ func (s State) open(in Input) *transition {
 	}
 	for id, rec := range s.records {
 		t.put(id, rec)
-	}
-	for _, name := range t.names {
-		t.registered[name] = s.registered[name]
 	}
 	return t
 }

@@ -90,9 +90,8 @@ type ListedResource struct {
 	// valid before, with missing devices as Unhealthy, and a kubelet without a list rejects
 	// even the pods of present devices.
 	Complete bool
-	// Register is set if the kubelet must know the resource, because a device is or was
-	// present. It stays set until the resource ends. Retiring a resource does not set it, unless a
-	// container holds one of its devices.
+	// Register is set if the kubelet must know the resource from now on, until it ends: because it has a
+	// device, or because a container holds one of its devices while it is being retired.
 	Register bool
 	// Waiting are matched devices that are not listed yet.
 	Waiting []Waiting
@@ -142,8 +141,6 @@ type State struct {
 	// records are the listed devices, by ID. One resource lists an ID: kubelets up to 1.36 cannot distinguish
 	// an ID in two resources.
 	records map[string]record
-	// registered has the resources that the kubelet must know, until they end.
-	registered map[string]bool
 }
 
 // record is the life of one device.
