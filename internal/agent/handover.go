@@ -192,7 +192,7 @@ func (l *loop) announce() {
 
 // afterDriver waits until the kubelet has the driver for DRA, if a predecessor answers meanwhile.
 func (a *Agent) afterDriver(ctx context.Context) {
-	if !a.dra.isRunning.Load() || a.gate.isOpen() {
+	if !a.dra.isRunning.Load() {
 		return
 	}
 	select {
