@@ -305,11 +305,8 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		select {
-		case <-a.allSettled:
-			cancel()
-		case <-ctx.Done():
-		}
+		_ = within(ctx, a.allSettled)
+		cancel()
 	}()
 	if err := a.Run(ctx); err != nil {
 		return nil, err

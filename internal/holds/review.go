@@ -176,7 +176,7 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 		return false, next
 	}
 	hasChanged := b.dropEnded(states)
-	for slot, pods := range b.pods {
+	for _, pods := range b.pods {
 		isNamed := slices.ContainsFunc(pods, func(p podHold) bool { return p.isNamed })
 		for i := range pods {
 			p := &pods[i]
@@ -186,7 +186,6 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 			if isChecked && isRefused != p.isRefused {
 				p.isRefused = isRefused
 				hasChanged = true
-				b.Log.Info("pod that the kubelet has forgotten", "id", slot, "pod_uid", p.Pod, "is_running", isRefused)
 			}
 			hasCgroup := podEvidence{state: state}.holds()
 			mustRefresh = mustRefresh || b.isAwaited && p.isNamed && !hasCgroup
