@@ -135,7 +135,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 // handOver lets the successor answer the kubelet when the kubelet has its registrations, and returns
 // when the streams of this instance may end. ctx ends if this instance cannot answer any more.
 func (a *Agent) handOver(ctx context.Context) {
-	a.kubelet.Retire()
+	a.kubelet.IsRetired.Store(true)
 	_, _ = a.turn.set(writes, none)
 	select {
 	case <-ctx.Done():

@@ -77,8 +77,8 @@ type pace struct {
 type life struct {
 	// phases run everything that Agent.Run waits for.
 	phases
-	// announced is set once announce was called.
-	announced bool
+	// announce calls loop.announce once.
+	announce sync.Once
 	// settled is set when the channel Agent.allSettled is closed.
 	settled bool
 	// ended has the channels that are closed when the last plugin of a resource has ended.

@@ -39,9 +39,8 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	awaited := l.publish(out.Resources, configs, now)
 	l.publishDRA()
 	// Some lists may still wait for the first results of checks.
-	if awaited.IsZero() && !l.life.announced {
-		l.life.announced = true
-		l.announce()
+	if awaited.IsZero() {
+		l.life.announce.Do(l.announce)
 	}
 	unhealthy := errors.Join(withdrawn, l.outputs.health.Show())
 	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/holds"
@@ -37,14 +38,15 @@ type KubeletWatch struct {
 	// Checkpoint has a value when the kubelet's checkpoint may have changed, and at the
 	// start. It has one reader and a capacity of 1.
 	Checkpoint chan struct{}
+	// IsRetired is set to keep the plugins from registering again: another instance of the program is about
+	// to register the same resources, and has to be the last one.
+	IsRetired atomic.Bool
 
 	mu        sync.Mutex
 	kubelet   KubeletSocket
 	kubeletID socket.FileID
 	// changed is closed when kubelet changes, or when a socket of a plugin may be gone.
 	changed chan struct{}
-	// hasRetired is set by Retire.
-	hasRetired bool
 }
 
 // NewKubeletWatch makes a watch of dir, the kubelet's device-plugins directory.
@@ -160,21 +162,6 @@ func (w *KubeletWatch) checkKubelet() {
 		w.log.Info("kubelet socket removed", "socket", w.socketPath)
 	}
 	w.announce()
-}
-
-// Retire keeps the plugins from registering again: another instance of the program is about to register
-// the same resources, and has to be the last one.
-func (w *KubeletWatch) Retire() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.hasRetired = true
-}
-
-// isRetired reports whether Retire was called.
-func (w *KubeletWatch) isRetired() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.hasRetired
 }
 
 // await returns when d has passed, or earlier when the kubelet's socket is gone or has
