@@ -130,8 +130,6 @@ type hostWatch struct {
 
 	// specs watches the foreign CDI specs.
 	specs *watch.Watcher
-	// watchSpecs starts the watch at its first call.
-	watchSpecs func()
 	// usesSpecs is set if the foreign specs decide about a device.
 	usesSpecs atomic.Bool
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -47,7 +48,7 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	// The kubelet gets the list before the disk and the next query are used.
 	l.pace.limiter.pause(ctx)
 	isWritten := unwritten == nil && unhealthy == nil
-	return earliest(out.Wake, awaited, holdEnd, l.conclude(v, out, failed, isWritten))
+	return order.Earliest(out.Wake, awaited, holdEnd, l.conclude(v, out, failed, isWritten))
 }
 
 // conclude does what the kubelet does not wait for, after the lists are published. failed says why devices
@@ -67,7 +68,7 @@ func (l *loop) conclude(v *View, out ledger.Output, failed map[string]error, isW
 	l.pace.retry.record(now, !isDone)
 	// Links and CDI entries are also retained until no container holds their devices.
 	l.book.Await(out.AwaitsHolders || l.outputs.retains)
-	return earliest(trialEnd, l.pace.retry.at)
+	return order.Earliest(trialEnd, l.pace.retry.at)
 }
 
 // match matches the last scan and has the health of the matching devices checked. It does not wait

@@ -14,6 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
 
@@ -252,7 +253,7 @@ func (l *loop) publish(
 		r := next[i]
 		c := cmp.Or(configs[in.Name], retired)
 		if at := r.awaits(in, now); !at.IsZero() {
-			due = earliest(due, at)
+			due = order.Earliest(due, at)
 			// The empty list is not sent: the plugin of the resource does not run yet.
 			r.publish(nil, c)
 			continue

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 const (
@@ -96,9 +97,7 @@ func (b *Book) look(ctx context.Context) time.Time {
 			b.refresh(ctx)
 			due = b.refreshes.done(b.Now())
 		}
-		if next.IsZero() || due.Before(next) {
-			next = due
-		}
+		next = order.Earliest(next, due)
 	} else {
 		b.refreshes = refreshes{}
 	}
@@ -199,9 +198,8 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 	mustRefresh = mustRefresh || b.isAwaited && len(b.claims) > 0
 	hasExpired := b.expireGrants()
 	for _, g := range b.grants {
-		end := g.at.Add(grantTime)
-		if b.isAwaited && (next.IsZero() || end.Before(next)) {
-			next = end
+		if b.isAwaited {
+			next = order.Earliest(next, g.at.Add(grantTime))
 		}
 	}
 	b.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 // Next returns the next state for an input, and the output.
@@ -293,9 +294,7 @@ func (t *transition) list(m match) (hasRoom bool) {
 
 // wake requests a call of Next at a time, unless an earlier call is requested.
 func (t *transition) wake(at time.Time) {
-	if t.out.Wake.IsZero() || at.Before(t.out.Wake) {
-		t.out.Wake = at
-	}
+	t.out.Wake = order.Earliest(t.out.Wake, at)
 }
 
 // expire drops devices and slots that have been Unhealthy for long enough and are
