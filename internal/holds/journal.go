@@ -109,10 +109,7 @@ func (b *Book) Load(ctx context.Context, mayWrite bool) {
 // readJournal returns the journal, if it is of this boot. There may be none, or another program has
 // replaced it.
 func (b *Book) readJournal() (kept journal) {
-	text, err := files.Read(b.Journal, maxJournal)
-	if err == nil {
-		err = json.Unmarshal(text, &kept)
-	}
+	err := files.ReadJSON(b.Journal, maxJournal, &kept)
 	if err != nil || kept.Boot != b.Boot {
 		return journal{}
 	}
