@@ -227,8 +227,6 @@ func (d *draDriver) inject(
 	all := d.agent.members()
 	ids := map[*resource][]string{}
 	byID := map[string]map[string]string{}
-	// order has the resources in the order of the names, so that the response is stable.
-	var order []*resource
 	for _, name := range names {
 		m, e := all.byDeviceName(name)
 		if m == nil {
@@ -237,9 +235,6 @@ func (d *draDriver) inject(
 		// The plugin tries again while the kubelet waits.
 		if !e.Healthy {
 			return r, nil, fmt.Errorf("device %q is unhealthy: %s: %w", e.Offer.ID, e.Reason, dra.ErrNotOffered)
-		}
-		if ids[m] == nil {
-			order = append(order, m)
 		}
 		// The ID of a device is also the ID of its first slot, which stands for any slot here.
 		ids[m] = append(ids[m], e.Offer.ID)
@@ -258,7 +253,10 @@ func (d *draDriver) inject(
 	}
 	r.Env = map[string]string{}
 	places := containerPlaces{}
-	for _, m := range order {
+	for _, m := range all {
+		if ids[m] == nil {
+			continue
+		}
 		one, err := m.allocate(ctx, ids[m], byID)
 		if err == nil {
 			// Allocate checks the devices of one resource against each other. Only a claim mixes
