@@ -18,7 +18,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 )
@@ -119,10 +118,6 @@ func newDRADriver(a *Agent) *draDriver {
 	})
 	return d
 }
-
-// Status is the state of the registration. It has the form of the status of a device plugin, so
-// that a resource reports both alike.
-func (d *draDriver) Status() plugin.Status { return plugin.Status(d.plugin.Status()) }
 
 // holders returns the holders of each slot, as far as the kubelet lists them. held has the holders
 // by the names that devices have in the pool of the node.

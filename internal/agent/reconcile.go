@@ -115,7 +115,13 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 	add := func(name string, c *config.Resource, offers []device.Offer) {
 		key := l.options.keyOf(name, c)
 		configs[key] = c
-		inputs = append(inputs, l.input(v, key, c, offers))
+		inputs = append(inputs, ledger.Resource{
+			Name:            key,
+			Offers:          offers,
+			Grows:           c.Each == config.EachDevice,
+			Derived:         len(c.NameText) > 0,
+			MatchIncomplete: isIncomplete(v, c),
+		})
 	}
 	for _, m := range v.Matched.Resources {
 		add(m.Name, m.Resource, m.Offers)
@@ -145,18 +151,6 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 		add(name, c, nil)
 	}
 	return inputs, configs
-}
-
-// input returns the resource for the ledger that the configuration c makes. key is its name in the
-// ledger.
-func (l *loop) input(v *View, key string, c *config.Resource, offers []device.Offer) ledger.Resource {
-	return ledger.Resource{
-		Name:            key,
-		Offers:          offers,
-		Grows:           c.Each == config.EachDevice,
-		Derived:         len(c.NameText) > 0,
-		MatchIncomplete: isIncomplete(v, c),
-	}
 }
 
 // isIncomplete reports whether a configured resource may have more devices than the match found. An

@@ -122,7 +122,7 @@ func (r *resource) missing() (reason string, isMissing bool) {
 // driver.
 func (r *resource) registration() plugin.Status {
 	if r.byDRA {
-		return r.agent.dra.Status()
+		return plugin.Status(r.agent.dra.plugin.Status())
 	}
 	return r.plugin.Status()
 }
