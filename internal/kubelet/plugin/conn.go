@@ -16,12 +16,12 @@ import (
 
 // kubeletConn is a connection to the kubelet for one registration.
 type kubeletConn struct {
-	net.Conn
+	client *grpc.ClientConn
 	// generation is the generation of the socket that was dialed.
 	generation uint64
 }
 
-// connect connects to the kubelet that runs now.
+// connect connects to the kubelet that runs now. The caller closes the client.
 func (w *KubeletWatch) connect(ctx context.Context) (kubeletConn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", w.socketPath)
@@ -30,19 +30,21 @@ func (w *KubeletWatch) connect(ctx context.Context) (kubeletConn, error) {
 	}
 	w.checkKubelet() // the event of a new socket may be pending
 	kubelet, _ := w.Kubelet()
-	return kubeletConn{Conn: conn, generation: kubelet.Generation}, nil
+	client, err := socket.Client(conn,
+		grpc.WithReadBufferSize(readBuffer),
+		grpc.WithWriteBufferSize(writeBuffer),
+	)
+	if err != nil {
+		_ = conn.Close()
+	}
+	return kubeletConn{client: client, generation: kubelet.Generation}, err
 }
 
-// register registers a resource, and closes the connection. endpoint is the file name of its socket in the
-// kubelet's directory. The kubelet responds after it has connected to that socket.
+// register registers a resource. endpoint is the file name of its socket in the kubelet's
+// directory. The kubelet responds after it has connected to that socket.
 func (c kubeletConn) register(ctx context.Context, resource, endpoint string) error {
-	defer c.Close()
-	client, err := socket.Client(c.Conn, grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer))
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	_, err = v1beta1.NewRegistrationClient(client).Register(ctx, &v1beta1.RegisterRequest{
+	kubelet := v1beta1.NewRegistrationClient(c.client)
+	_, err := kubelet.Register(ctx, &v1beta1.RegisterRequest{
 		Version:      v1beta1.Version,
 		Endpoint:     endpoint,
 		ResourceName: resource,

@@ -59,7 +59,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 
 	own, err := socket.Listen(p.Watch.dir, p.Resource)
 	if err != nil {
-		_ = conn.Close()
+		_ = conn.client.Close()
 		r.err = err
 		return r
 	}
@@ -72,6 +72,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 	answered := make(chan error, 1) // closed after the answer
 	go func() {
 		defer close(answered)
+		defer conn.client.Close()
 		err := conn.register(registering, p.Resource, own.Name)
 		cancel() // no timer fires in a registration that lives
 		answered <- err
