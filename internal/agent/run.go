@@ -167,6 +167,7 @@ func (a *Agent) end(life phases, l *loop, isHandover bool) error {
 	}
 	life.stop()
 	err := life.group.Wait()
+	a.kubelet.Close()
 	if l != nil && !isHandover {
 		l.finish()
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -14,35 +15,73 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 )
 
-// kubeletConn is a connection to the kubelet for one registration.
+// kubeletConn is a connection to the kubelet, shared by all plugins of the process: with 100 resources, one for
+// each would take 4 MB and a fifth of the time until the lists are there.
 type kubeletConn struct {
 	client *grpc.ClientConn
 	// generation is the generation of the socket that was dialed.
 	generation uint64
+	closed     atomic.Bool // by either side
 }
 
-// connect connects to the kubelet that runs now. The caller closes the client.
-func (w *KubeletWatch) connect(ctx context.Context) (kubeletConn, error) {
+// isCurrent reports whether the connection leads to the kubelet that runs now.
+func (c *kubeletConn) isCurrent(kubelet KubeletSocket) bool {
+	return c != nil && !c.closed.Load() && c.generation == kubelet.Generation
+}
+
+// connect returns the connection to the kubelet that runs now. It stays open until the kubelet ends.
+func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
+	w.checkKubelet()
+	kubelet, _ := w.Kubelet()
+	if w.conn.isCurrent(kubelet) {
+		return w.conn, nil
+	}
+	if w.conn != nil {
+		_ = w.conn.client.Close()
+		w.conn = nil
+	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", w.socketPath)
 	if err != nil {
-		return kubeletConn{}, err
+		return nil, err
 	}
 	w.checkKubelet() // the event of a new socket may be pending
-	kubelet, _ := w.Kubelet()
-	client, err := socket.Client(conn,
+	kubelet, _ = w.Kubelet()
+	c := &kubeletConn{generation: kubelet.Generation}
+	open := &openConn{
+		Conn: conn,
+		closed: func() {
+			c.closed.Store(true)
+		},
+	}
+	c.client, err = socket.Client(open,
 		grpc.WithReadBufferSize(readBuffer),
 		grpc.WithWriteBufferSize(writeBuffer),
 	)
 	if err != nil {
 		_ = conn.Close()
+		return nil, err
 	}
-	return kubeletConn{client: client, generation: kubelet.Generation}, err
+	c.client.Connect()
+	w.conn = c
+	return c, nil
+}
+
+// Close closes the connection to the kubelet, after all plugins have ended.
+func (w *KubeletWatch) Close() {
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
+	if w.conn != nil {
+		_ = w.conn.client.Close()
+		w.conn = nil
+	}
 }
 
 // register registers a resource. endpoint is the file name of its socket in the kubelet's
 // directory. The kubelet responds after it has connected to that socket.
-func (c kubeletConn) register(ctx context.Context, resource, endpoint string) error {
+func (c *kubeletConn) register(ctx context.Context, resource, endpoint string) error {
 	kubelet := v1beta1.NewRegistrationClient(c.client)
 	_, err := kubelet.Register(ctx, &v1beta1.RegisterRequest{
 		Version:      v1beta1.Version,

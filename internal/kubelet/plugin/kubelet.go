@@ -23,6 +23,9 @@ type KubeletSocket struct {
 	// Generation counts the sockets seen so far, from 1: every start of the kubelet makes a
 	// new one.
 	Generation uint64
+	// Since is when the socket was made, computed from the age of its file when it was
+	// first seen: later changes of the clock do not matter.
+	Since time.Time
 }
 
 // KubeletWatch follows the kubelet's directory for all plugins of the process: the sockets of
@@ -47,6 +50,10 @@ type KubeletWatch struct {
 	kubeletID socket.FileID
 	// changed is closed when kubelet changes, or when a socket of a plugin may be gone.
 	changed chan struct{}
+
+	connMu sync.Mutex
+	// conn is the connection in use, nil if there is none.
+	conn *kubeletConn
 }
 
 // NewKubeletWatch makes a watch of dir, the kubelet's device-plugins directory.
@@ -87,6 +94,10 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 	defer running.Wait()
 	running.Go(func() {
 		_ = w.Files.Run(ctx) // always nil
+	})
+	running.Go(func() {
+		// The first registrations find a connection, which is made while the host is scanned.
+		_, _ = w.connect(ctx) // there may be no kubelet yet
 	})
 	for {
 		select {
@@ -152,8 +163,13 @@ func (w *KubeletWatch) checkKubelet() {
 	}
 	if isPresent {
 		w.kubeletID = id
-		w.kubelet.Present = true
-		w.kubelet.Generation++
+		now := time.Now()
+		age := max(0, now.Sub(id.Made))
+		w.kubelet = KubeletSocket{
+			Present:    true,
+			Generation: w.kubelet.Generation + 1,
+			Since:      now.Add(-age),
+		}
 		if w.kubelet.Generation > 1 {
 			w.log.Info("kubelet restarted", "socket", w.socketPath)
 		}

@@ -182,7 +182,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		if r.generation != 0 {
 			tried = r.generation
 		}
-		delay := backoff.next(r)
+		delay := backoff.next(r, time.Since(kubelet.Since))
 		if r.err != nil {
 			p.failed(r, delay)
 		} else {

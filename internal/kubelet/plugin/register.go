@@ -59,7 +59,6 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 
 	own, err := socket.Listen(p.Watch.dir, p.Resource)
 	if err != nil {
-		_ = conn.client.Close()
 		r.err = err
 		return r
 	}
@@ -72,7 +71,6 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 	answered := make(chan error, 1) // closed after the answer
 	go func() {
 		defer close(answered)
-		defer conn.client.Close()
 		err := conn.register(registering, p.Resource, own.Name)
 		cancel() // no timer fires in a registration that lives
 		answered <- err
@@ -172,11 +170,11 @@ func (p *Plugin) follow(
 }
 
 const (
-	// maxRefused is how often a new kubelet.sock may refuse connections before
+	// fastWindow is how long a new kubelet.sock may refuse connections before
 	// that counts as a failure: bind(2) makes the file, listen(2) follows.
 	// After a boot the first pods are admitted some 40 ms later.
-	maxRefused = 200
-	// retryFast is the delay between these attempts, and after the end of a
+	fastWindow = 200 * time.Millisecond
+	// retryFast is the delay between attempts in that window, and after the end of a
 	// registration: the kubelet closes the connection a few instructions before it forgets
 	// the client.
 	retryFast = time.Millisecond
@@ -191,17 +189,16 @@ const (
 
 // backoff spaces out attempts to register. The first attempt is immediate. The delay doubles
 // with each failure.
-type backoff struct{ refused, tries int }
+type backoff struct{ tries int }
 
 // reset makes the next attempt immediate.
 func (b *backoff) reset() {
-	*b = backoff{}
+	b.tries = 0
 }
 
-// next returns the delay after an attempt.
-func (b *backoff) next(r registration) time.Duration {
-	if r.generation == 0 && b.refused < maxRefused {
-		b.refused++
+// next returns the delay after an attempt. age is the age of the kubelet's socket.
+func (b *backoff) next(r registration, age time.Duration) time.Duration {
+	if r.generation == 0 && age < fastWindow {
 		return retryFast
 	}
 	if r.err == nil && r.lived >= steady {

@@ -34,7 +34,8 @@ const (
 // therefore it includes the creation time.
 type FileID struct {
 	dev, ino uint64
-	made     unix.Timespec
+	// Made is the time of the file's creation.
+	Made time.Time
 }
 
 // Identify returns the identity of the file at path. It returns false if the file can't be
@@ -47,7 +48,7 @@ func Identify(path string) (FileID, bool) {
 	id := FileID{
 		dev:  uint64(st.Dev),
 		ino:  st.Ino,
-		made: st.Mtim, // nobody writes to a socket's file
+		Made: time.Unix(0, st.Mtim.Nano()), // nobody writes to a socket's file
 	}
 	return id, true
 }
