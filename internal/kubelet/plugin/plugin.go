@@ -187,7 +187,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 			p.failed(r, delay)
 		} else {
 			last = r
-			p.setStatus(Status{Reason: "the last registration has ended: " + string(r.ended)})
+			p.setStatus(Status{Reason: causeReasons[r.ended]})
 			p.Log.Info("registration ended", "reason", string(r.ended))
 		}
 		p.Watch.await(ctx, tried, delay)

@@ -22,6 +22,15 @@ const (
 	CauseServerFailed  Cause = "server_failed"   // the own server stopped accepting
 )
 
+// causeReasons are the ends of a registration for an administrator.
+var causeReasons = map[Cause]string{
+	CauseKubelet:       "the kubelet was restarted",
+	CauseStreamEnded:   "the kubelet ended the stream",
+	CauseSocketRemoved: "the resource's own socket was removed",
+	CauseNoStream:      "the kubelet accepted the registration and opened no stream",
+	CauseServerFailed:  "the resource's own server failed",
+}
+
 // registration is the outcome of one attempt.
 type registration struct {
 	// ended is why the registration ended and the next one begins.

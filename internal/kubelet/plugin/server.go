@@ -219,12 +219,12 @@ func (s *server) GetPreferredAllocation(
 			ids = s.Source.Prefer(c.GetAvailableDeviceIDs(), c.GetMustIncludeDeviceIDs(), int(c.GetAllocationSize()))
 			return nil
 		})
-		preferred := &v1beta1.ContainerPreferredAllocationResponse{}
-		if err == nil {
-			preferred.DeviceIDs = ids
-		} else {
+		if err != nil {
 			s.Log.Error("preferred allocation is ignored", "err", err)
+			resp.ContainerResponses = append(resp.ContainerResponses, &v1beta1.ContainerPreferredAllocationResponse{})
+			continue
 		}
+		preferred := &v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: ids}
 		resp.ContainerResponses = append(resp.ContainerResponses, preferred)
 	}
 	return resp, nil
