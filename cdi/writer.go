@@ -234,12 +234,8 @@ func (w *Writer) names() ([]string, error) {
 
 // read returns the spec in a file, or nil if it is invalid or has the kind of another file.
 func (w *Writer) read(name string) *Spec {
-	data, err := files.Read(w.path(name), files.MaxSize)
-	if err != nil {
-		return nil
-	}
 	spec := &Spec{}
-	if err := json.Unmarshal(data, spec); err != nil {
+	if files.ReadJSON(w.path(name), files.MaxSize, spec) != nil {
 		return nil
 	}
 	isOfFile := w.FileName(spec.Kind) == name

@@ -189,7 +189,7 @@ func (d *doctor) others(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	// A kubelet that does not answer is a finding of podResources.
-	listed, err := podresources.New(d.paths.PodResources, nil).Allocatable(ctx, time.Time{})
+	listed, err := podresources.New(d.paths.PodResources, nil).Allocatable(ctx)
 	isKnown := err == nil
 	kinds := d.paths.ForeignSpecs().Read().Kinds
 	for _, r := range d.cfg.Resources {

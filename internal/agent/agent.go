@@ -92,7 +92,7 @@ type Agent struct {
 	// run.
 	kubelet *plugin.KubeletWatch
 	pods    podWatch
-	// book knows who holds which device. It is nil without a kubelet.
+	// book knows who holds which device. It stays empty without a kubelet.
 	book *holds.Book
 	// dra is never nil. Its plugin starts when it is needed.
 	dra     *draDriver
@@ -130,8 +130,6 @@ type hostWatch struct {
 
 	// specs watches the foreign CDI specs.
 	specs *watch.Watcher
-	// watchSpecs starts the watch at its first call.
-	watchSpecs func()
 	// usesSpecs is set if the foreign specs decide about a device.
 	usesSpecs atomic.Bool
 }
@@ -230,9 +228,7 @@ func New(options Options) (_ *Agent, err error) {
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods.client = podresources.New(p.PodResources, a.now)
 	a.pods.cgroups = cgroup.New(p.Cgroup)
-	if options.hasKubelet() {
-		a.book = a.newBook()
-	}
+	a.book = a.newBook()
 	a.outputs = newOutputs(options, a.page.problems, a.wake)
 	a.dra = newDRADriver(a)
 	return a, nil
@@ -307,11 +303,8 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		select {
-		case <-a.allSettled:
-			cancel()
-		case <-ctx.Done():
-		}
+		_ = within(ctx, a.allSettled)
+		cancel()
 	}()
 	if err := a.Run(ctx); err != nil {
 		return nil, err

@@ -42,8 +42,12 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 	if r.byDRA {
 		return r.respond(offers) // the driver records claims
 	}
+	var devices []holds.Wanted
+	for i := range offers {
+		devices = append(devices, wanted(r.key, &offers[i]))
+	}
 	// This may wait until the containers of the former pod have ended.
-	cancel, err := r.agent.book.Grant(ctx, r.slotsOf(offers, ids))
+	cancel, err := r.agent.book.Grant(ctx, devices, ids)
 	if err != nil {
 		return device.Response{}, err
 	}
@@ -52,20 +56,6 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 		cancel()
 	}
 	return response, err
-}
-
-// slotsOf are the slots of offers, for the book.
-func (r *resource) slotsOf(offers []device.Offer, ids []string) []holds.Slot {
-	devices := map[string]holds.Wanted{}
-	for i := range offers {
-		devices[offers[i].ID] = wanted(r.key, &offers[i])
-	}
-	slots := make([]holds.Slot, len(ids))
-	for i, slot := range ids {
-		id, _ := device.SplitSlot(slot)
-		slots[i] = holds.Slot{ID: slot, Device: devices[id]}
-	}
-	return slots
 }
 
 // respond returns the response for a container with these offers. It makes their health directories.

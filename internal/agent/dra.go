@@ -18,7 +18,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 )
@@ -120,10 +119,6 @@ func newDRADriver(a *Agent) *draDriver {
 	return d
 }
 
-// Status is the state of the registration. It has the form of the status of a device plugin, so
-// that a resource reports both alike.
-func (d *draDriver) Status() plugin.Status { return plugin.Status(d.plugin.Status()) }
-
 // holders returns the holders of each slot, as far as the kubelet lists them. held has the holders
 // by the names that devices have in the pool of the node.
 func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) map[string][]podresources.Holder {
@@ -136,29 +131,6 @@ func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) m
 		}
 	}
 	return bySlot
-}
-
-// fail adds to failed why DRA cannot offer devices, by ID. It marks the ones that are otherwise
-// healthy as Withheld: they still work for the pods that have them. Only the loop calls it, before the
-// lists are published.
-func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
-	for _, r := range out.Resources {
-		if !isByDRA(r.Name) {
-			continue
-		}
-		for i := range r.Devices {
-			e := &r.Devices[i]
-			reason := d.plugin.Problem(e.Offer.ID)
-			if reason == "" {
-				continue
-			}
-			// A device that also cannot be injected does not work, and is not Withheld.
-			if e.Healthy && failed[e.Offer.ID] == nil {
-				e.Withheld = true
-			}
-			failed[e.Offer.ID] = fmt.Errorf(`api = "dra" can't be served: %s`, reason)
-		}
-	}
 }
 
 // publishDRA publishes the devices that DRA offers. A device keeps the time since when it has its
@@ -250,8 +222,6 @@ func (d *draDriver) inject(
 	all := d.agent.members()
 	ids := map[*resource][]string{}
 	byID := map[string]map[string]string{}
-	// order has the resources in the order of the names, so that the response is stable.
-	var order []*resource
 	for _, name := range names {
 		m, e := all.byDeviceName(name)
 		if m == nil {
@@ -260,9 +230,6 @@ func (d *draDriver) inject(
 		// The plugin tries again while the kubelet waits.
 		if !e.Healthy {
 			return r, nil, fmt.Errorf("device %q is unhealthy: %s: %w", e.Offer.ID, e.Reason, dra.ErrNotOffered)
-		}
-		if ids[m] == nil {
-			order = append(order, m)
 		}
 		// The ID of a device is also the ID of its first slot, which stands for any slot here.
 		ids[m] = append(ids[m], e.Offer.ID)
@@ -281,7 +248,10 @@ func (d *draDriver) inject(
 	}
 	r.Env = map[string]string{}
 	places := containerPlaces{}
-	for _, m := range order {
+	for _, m := range all {
+		if ids[m] == nil {
+			continue
+		}
 		one, err := m.allocate(ctx, ids[m], byID)
 		if err == nil {
 			// Allocate checks the devices of one resource against each other. Only a claim mixes

@@ -35,8 +35,7 @@ func (a *Agent) standBy(ctx context.Context) error {
 	if a.found.hasWrites {
 		return nil
 	}
-	predecessor := signature(a.options.Paths.RunDir)
-	log := a.log.With("run_dir", a.options.Paths.RunDir, "instance", predecessor)
+	log := a.log.With("run_dir", a.options.Paths.RunDir)
 	log.Info("another instance serves: waiting for it to end")
 	began := time.Now()
 	// A third instance is not Ready, so that an update ends at the second one.
@@ -57,7 +56,7 @@ func (a *Agent) standBy(ctx context.Context) error {
 	case <-hasWrites:
 	case <-rehearsed:
 		a.page.isWaiting.Store(true)
-		a.page.events.add("", "", "ready, and waits for the instance that serves ("+predecessor+") to end")
+		a.page.events.add("", "", "ready, and waits for the instance that serves to end")
 		err = within(ctx, hasWrites)
 	}
 	if err != nil {
@@ -136,7 +135,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 // handOver lets the successor answer the kubelet when the kubelet has its registrations, and returns
 // when the streams of this instance may end. ctx ends if this instance cannot answer any more.
 func (a *Agent) handOver(ctx context.Context) {
-	a.kubelet.Retire()
+	a.kubelet.IsRetired.Store(true)
 	_, _ = a.turn.set(writes, none)
 	select {
 	case <-ctx.Done():
@@ -193,7 +192,7 @@ func (l *loop) announce() {
 
 // afterDriver waits until the kubelet has the driver for DRA, if a predecessor answers meanwhile.
 func (a *Agent) afterDriver(ctx context.Context) {
-	if !a.dra.isRunning.Load() || a.gate.isOpen() {
+	if !a.dra.isRunning.Load() {
 		return
 	}
 	select {

@@ -71,8 +71,8 @@ func (a *Agent) listAgain() {
 // loadHolds reads the holds of earlier instances, and the claims that they have prepared. The files of
 // claims are ours, so that they are known without the kubelet. mayAnswer is set if no other instance answers.
 func (a *Agent) loadHolds(ctx context.Context, mayAnswer bool) {
-	a.book.Load(ctx, mayAnswer)
 	if a.options.hasKubelet() {
+		a.book.Load(ctx, mayAnswer)
 		a.dra.plugin.Load()
 	}
 }

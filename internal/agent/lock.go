@@ -44,7 +44,7 @@ func makeRunDir(p Paths) error {
 
 // errServing is why a command refuses to run beside an instance.
 func errServing(p Paths) error {
-	return fmt.Errorf("an instance is serving (%s): it holds %s", signature(p.RunDir), filepath.Join(p.RunDir, lockName))
+	return fmt.Errorf("an instance is serving: it holds %s", filepath.Join(p.RunDir, lockName))
 }
 
 // Serving reports whether an instance is serving with these paths. It must not make the lock file,

@@ -11,6 +11,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/sys/slow"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
@@ -77,8 +78,10 @@ type pace struct {
 type life struct {
 	// phases run everything that Agent.Run waits for.
 	phases
-	// announced is set once announce was called.
-	announced bool
+	// announce calls loop.announce once.
+	announce sync.Once
+	// watchSpecs starts the watch of the specs when they first decide about a device.
+	watchSpecs sync.Once
 	// settled is set when the channel Agent.allSettled is closed.
 	settled bool
 	// ended has the channels that are closed when the last plugin of a resource has ended.
@@ -149,11 +152,6 @@ func (l *loop) run(ctx context.Context) error {
 	defer close(l.life.done)
 	defer l.pace.timer.Stop()
 	defer l.pace.watchdog.Stop()
-	// The watch starts when the specs first decide about a device, see followSpecs.
-	l.host.watchSpecs = sync.OnceFunc(func() {
-		l.life.passing.Go(l.host.specs.Run)
-	})
-	l.life.passing.Go(l.prober.Run)
 	l.life.passing.Go(l.saves.run)
 	l.begin(ctx)
 	for t, ok := l.next(ctx); ok; t, ok = l.next(ctx) {
@@ -266,7 +264,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	}
 	wake = l.reconcile(ctx)
 	if l.scanErr != nil {
-		wake = earliest(wake, l.now().Add(retryAfter))
+		wake = order.Earliest(wake, l.now().Add(retryAfter))
 	}
 	return wake
 }
@@ -344,16 +342,6 @@ func newSignal() signal { return make(signal, 1) }
 
 // send sends a value, unless one is pending. It never blocks. Any number of goroutines may call it.
 func (s signal) send() { watch.Signal(s) }
-
-// earliest returns the earliest of some times. A zero time counts as never.
-func earliest(times ...time.Time) (first time.Time) {
-	for _, t := range times {
-		if first.IsZero() || !t.IsZero() && t.Before(first) {
-			first = t
-		}
-	}
-	return first
-}
 
 // sleep waits for d and reports whether ctx is still active. A d that is not positive is no wait.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -3,12 +3,14 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -22,7 +24,7 @@ const reasonInactive = "resource is not active on this node: its when does not h
 // file of another device is made, and only then is anything published.
 func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	now := l.now()
-	v := l.match()
+	v := l.match(ctx)
 	l.held = l.observe(ctx, v)
 	out, configs := l.decide(v, now)
 	// This must precede makeOutputs, which asks the driver why it cannot offer devices.
@@ -38,16 +40,15 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	awaited := l.publish(out.Resources, configs, now)
 	l.publishDRA()
 	// Some lists may still wait for the first results of checks.
-	if awaited.IsZero() && !l.life.announced {
-		l.life.announced = true
-		l.announce()
+	if awaited.IsZero() {
+		l.life.announce.Do(l.announce)
 	}
 	unhealthy := errors.Join(withdrawn, l.outputs.health.Show())
 	l.page.problems.warn("health directories", unhealthy, "health directories are out of date")
 	// The kubelet gets the list before the disk and the next query are used.
 	l.pace.limiter.pause(ctx)
 	isWritten := unwritten == nil && unhealthy == nil
-	return earliest(out.Wake, awaited, holdEnd, l.conclude(v, out, failed, isWritten))
+	return order.Earliest(out.Wake, awaited, holdEnd, l.conclude(v, out, failed, isWritten))
 }
 
 // conclude does what the kubelet does not wait for, after the lists are published. failed says why devices
@@ -59,23 +60,23 @@ func (l *loop) conclude(v *View, out ledger.Output, failed map[string]error, isW
 	if l.hasSettled(out) {
 		l.settle()
 	}
-	trialEnd := l.trial.Follow(now, v.Matched.Late)
-	l.save()
+	good, trialEnd := l.trial.Follow(now, v.Matched.Late)
+	l.save(good)
 	isSaved := l.warnUnsaved(*l.saves.last.Load())
 	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
 	isDone := isSaved && isWritten && !l.lacksDevices()
 	l.pace.retry.record(now, !isDone)
 	// Links and CDI entries are also retained until no container holds their devices.
 	l.book.Await(out.AwaitsHolders || l.outputs.retains)
-	return earliest(trialEnd, l.pace.retry.at)
+	return order.Earliest(trialEnd, l.pace.retry.at)
 }
 
 // match matches the last scan and has the health of the matching devices checked. It does not wait
 // for the results: a result that differs is a trigger.
-func (l *loop) match() *View {
+func (l *loop) match(ctx context.Context) *View {
 	v := view(l.config, l.last, l.outputs.foreign.Read, l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
-	l.prober.Set(v.checks())
+	l.prober.Set(ctx, v.checks())
 	return v
 }
 
@@ -114,7 +115,13 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 	add := func(name string, c *config.Resource, offers []device.Offer) {
 		key := l.options.keyOf(name, c)
 		configs[key] = c
-		inputs = append(inputs, l.input(v, key, c, offers))
+		inputs = append(inputs, ledger.Resource{
+			Name:            key,
+			Offers:          offers,
+			Grows:           c.Each == config.EachDevice,
+			Derived:         len(c.NameText) > 0,
+			MatchIncomplete: isIncomplete(v, c),
+		})
 	}
 	for _, m := range v.Matched.Resources {
 		add(m.Name, m.Resource, m.Offers)
@@ -146,18 +153,6 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 	return inputs, configs
 }
 
-// input returns the resource for the ledger that the configuration c makes. key is its name in the
-// ledger.
-func (l *loop) input(v *View, key string, c *config.Resource, offers []device.Offer) ledger.Resource {
-	return ledger.Resource{
-		Name:            key,
-		Offers:          offers,
-		Grows:           c.Each == config.EachDevice,
-		Derived:         len(c.NameText) > 0,
-		MatchIncomplete: isIncomplete(v, c),
-	}
-}
-
 // isIncomplete reports whether a configured resource may have more devices than the match found. An
 // incomplete match must not make devices look removed.
 func isIncomplete(v *View, c *config.Resource) bool {
@@ -186,29 +181,40 @@ func selectsCDI(m config.Match) bool {
 	return !m.CDIDevice.Empty()
 }
 
-// makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices that
-// cannot be injected Unhealthy. failed says why, by ID.
+// makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices
+// Unhealthy that cannot be injected, or that DRA cannot offer. failed says why, by ID.
 func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error, err error) {
 	failed, err = l.outputs.update(v, out, l.held)
-	l.dra.fail(out, failed)
 	for _, listed := range out.Resources {
-		failEntries(listed.Devices, failed)
+		for i := range listed.Devices {
+			e := &listed.Devices[i]
+			if isByDRA(listed.Name) {
+				l.failByDRA(e, failed)
+			}
+			problem := failed[e.Offer.ID]
+			// An entry that is already Unhealthy keeps its reason, which came first.
+			if problem != nil && e.Healthy {
+				e.Healthy = false
+				e.Reason = problem.Error()
+			}
+		}
 	}
 	return failed, err
 }
 
-// failEntries makes the entries of failed devices Unhealthy. failed says why, by ID. An entry that
-// is already Unhealthy keeps its reason, which came first.
-func failEntries(entries []ledger.Entry, failed map[string]error) {
-	for i := range entries {
-		e := &entries[i]
-		problem := failed[e.Offer.ID]
-		if problem == nil || !e.Healthy {
-			continue
-		}
-		e.Healthy = false
-		e.Reason = problem.Error()
+// failByDRA adds to failed why DRA cannot offer a device. A healthy device is Withheld: it still works for
+// the pods that have it.
+func (l *loop) failByDRA(e *ledger.Entry, failed map[string]error) {
+	id := e.Offer.ID
+	reason := l.dra.plugin.Problem(id)
+	if reason == "" {
+		return
 	}
+	// A device that also cannot be injected does not work, and is not Withheld.
+	if e.Healthy && failed[id] == nil {
+		e.Withheld = true
+	}
+	failed[id] = fmt.Errorf(`api = "dra" can't be served: %s`, reason)
 }
 
 // hasSettled reports whether every remembered device was awaited, no device is settling, and

@@ -14,6 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
 
@@ -123,7 +124,7 @@ func (r *resource) missing() (reason string, isMissing bool) {
 // driver.
 func (r *resource) registration() plugin.Status {
 	if r.byDRA {
-		return r.agent.dra.Status()
+		return plugin.Status(r.agent.dra.plugin.Status())
 	}
 	return r.plugin.Status()
 }
@@ -256,7 +257,7 @@ func (l *loop) publish(
 		r := next[i]
 		c := cmp.Or(configs[in.Name], retired)
 		if at := r.awaits(in, now); !at.IsZero() {
-			due = earliest(due, at)
+			due = order.Earliest(due, at)
 			// The empty list is not sent: the plugin of the resource does not run yet.
 			r.publish(ledger.ListedResource{}, c)
 			continue
@@ -265,14 +266,10 @@ func (l *loop) publish(
 		if r.publish(in, c) {
 			l.pace.limiter.lastUpdate = time.Now()
 		}
-	}
-	for i, r := range next {
-		hasStarted := r.ended != nil
-		if r.plugin == nil || hasStarted || !r.shown {
-			continue
-		}
 		// Otherwise, a resource that never had a device stays unknown to the kubelet.
-		if listed[i].Register || r.now.Load().config.Register == config.RegisterAlways {
+		isWanted := in.Register || c.Register == config.RegisterAlways
+		hasStarted := r.ended != nil
+		if r.plugin != nil && isWanted && !hasStarted {
 			l.startPlugin(r)
 		}
 	}

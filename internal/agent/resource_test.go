@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
@@ -167,7 +169,13 @@ func TestDevicesOfStatus(t *testing.T) {
 
 // servingAlone is an instance that serves alone.
 func servingAlone() *Agent {
-	a := &Agent{gate: newGate(), outputs: &outputs{}}
+	book := holds.New(holds.Options{
+		Now:        time.Now,
+		Generation: func() uint64 { return 0 },
+		Changed:    func() {},
+		Log:        slog.New(slog.DiscardHandler),
+	})
+	a := &Agent{gate: newGate(), outputs: &outputs{}, book: book}
 	a.gate.open()
 	return a
 }

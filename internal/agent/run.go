@@ -138,7 +138,6 @@ const (
 
 // serve begins to serve. This instance has the right to write.
 func (a *Agent) serve(life phases) *loop {
-	a.turn.sign()
 	// The loop is made before any goroutine starts: it continues with what New has found.
 	l := newLoop(a, life)
 	if a.options.hasKubelet() {

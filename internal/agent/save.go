@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/sys/files"
@@ -122,9 +123,9 @@ func (s *saver) write() {
 	}
 }
 
-// save saves the state for the next instance, and the last good configuration, and writes the labels of the
+// save saves the state for the next instance, and a configuration that is good, and writes the labels of the
 // node. If the state directory is not writable, devices are served all the same.
-func (l *loop) save() {
+func (l *loop) save(good configuration.Reading) {
 	m := &l.memory
 	// The contents are collected now, in the loop. Only the writing is left to the saver.
 	state := ledger.Prepare(l.options.Paths.StateDir, ledger.Persisted{
@@ -143,7 +144,6 @@ func (l *loop) save() {
 	if l.life.settled {
 		labels, leftOut = output.PlanFeatures(l.options.Paths.NFDDir, l.devices)
 	}
-	good := l.trial.Good(l.now(), false)
 	l.saves.save(func() saved {
 		return saved{
 			state:  state(),
@@ -175,22 +175,13 @@ func (l *loop) writeLabels(labels files.Plan) error {
 func (l *loop) finish() {
 	// Before the first pass there is nothing to save, and the file of the last instance stays.
 	if l.last.snapshot != nil {
-		l.save() // holds change without a pass of the loop
+		l.save(configuration.Reading{}) // holds change without a pass of the loop
 	}
 	l.book.Save()
 	l.saves.write()
 	last := *l.saves.last.Load()
-	last.config = l.endTrial()
+	last.config = l.reader.End(&l.trial)
 	l.warnUnsaved(last)
-}
-
-// endTrial ends the trial of the configuration at a normal exit. The tries of a configuration that could not be
-// matched in time count.
-func (l *loop) endTrial() error {
-	if !l.trial.IsLate {
-		l.reader.TakeBack()
-	}
-	return l.reader.Keep(l.trial.Good(l.now(), true))
 }
 
 // abandon saves the last state in place of finish, if something that Run has started does not end.
@@ -211,7 +202,7 @@ func (l *loop) abandon() {
 	written := make(chan struct{})
 	go func() {
 		if hasEnded {
-			_ = l.endTrial()
+			_ = l.reader.End(&l.trial)
 		}
 		l.saves.write()
 		close(written)

@@ -92,7 +92,9 @@ func (l *loop) followSpecs() {
 		l.host.specs.Refresh()
 	}
 	if uses {
-		l.host.watchSpecs()
+		l.life.watchSpecs.Do(func() {
+			l.life.passing.Go(l.host.specs.Run)
+		})
 	}
 }
 

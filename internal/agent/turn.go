@@ -1,22 +1,16 @@
 package agent
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // lockName is the file in the run directory by which the instances on a host take turns.
 const lockName = "lock"
-
-// maxSignature is the maximum length of what an instance writes into the file.
-const maxSignature = 1 << 10
 
 // right is what one instance at a time may do: the number of a byte of the lock file. Each is an
 // open file description lock (F_OFD_SETLK in fcntl(2)), which the kernel releases when the process
@@ -62,25 +56,6 @@ func openTurn(dir string) (turn, error) {
 		return turn{}, fmt.Errorf("--run-dir: %w", err)
 	}
 	return turn{file: file}, nil
-}
-
-// sign writes into the file whose rights these are, for messages. The locks are on the file itself, so
-// that it cannot be replaced. A reader may find an empty file in between.
-func (t turn) sign() {
-	if t.file == nil {
-		return
-	}
-	// In a pod, every PID is 1, and the host name is the name of the pod.
-	hostname, _ := os.Hostname()
-	text := fmt.Sprintf("PID %d on %s", os.Getpid(), hostname)
-	_ = t.file.Truncate(0)
-	_, _ = t.file.WriteAt([]byte(text), 0)
-}
-
-// signature returns who has signed the lock file of a run directory, "unknown" if nobody has.
-func signature(dir string) string {
-	text, _ := files.Read(filepath.Join(dir, lockName), maxSignature)
-	return cmp.Or(string(text), "unknown")
 }
 
 // claim is how an instance has a right.

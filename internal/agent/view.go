@@ -95,24 +95,24 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 	}
 }
 
-// hardware returns the hardware with a sysfs path, nil if there is none. The snapshot is sorted by
-// path.
+// hardware returns the hardware with a sysfs path, nil if there is none.
 func (v *View) hardware(path string) *device.Hardware {
-	all := v.Snapshot.Hardware
-	i, found := sort.Find(len(all), func(i int) int {
-		return strings.Compare(path, all[i].Path)
+	return atPath(v.Snapshot.Hardware, path, func(h *device.Hardware) string {
+		return h.Path
 	})
-	if !found {
-		return nil
-	}
-	return all[i]
 }
 
 // node returns the node at a path of the host, nil if there is none.
 func (v *View) node(path string) *device.Node {
-	all := v.Snapshot.Nodes
+	return atPath(v.Snapshot.Nodes, path, func(n *device.Node) string {
+		return n.Path
+	})
+}
+
+// atPath returns the element with a path, nil if there is none. A snapshot is sorted by path.
+func atPath[T any](all []*T, path string, pathOf func(*T) string) *T {
 	i, found := sort.Find(len(all), func(i int) int {
-		return strings.Compare(path, all[i].Path)
+		return strings.Compare(path, pathOf(all[i]))
 	})
 	if !found {
 		return nil

@@ -36,10 +36,10 @@ func BenchmarkGrant(b *testing.B) {
 		Log:        slog.New(slog.DiscardHandler),
 	})
 	book.Load(b.Context(), true)
-	slot := holds.Slot{ID: "a", Device: wanted("a")}
-	other := holds.Slot{ID: "b", Device: wanted("b")}
+	slot := wanted("a")
+	other := wanted("b")
 	for b.Loop() {
-		cancel, err := book.Grant(b.Context(), []holds.Slot{slot})
+		cancel, err := book.Grant(b.Context(), []holds.Wanted{slot}, []string{slot.ID})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -145,9 +145,6 @@ func (b *Book) logOnce(err error, message string, attributes ...any) {
 
 // View returns who holds what now.
 func (b *Book) View() *View {
-	if b == nil {
-		return &View{}
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.current()
@@ -198,9 +195,6 @@ func (b *Book) request() { watch.Signal(b.requests) }
 // program's. A held device that is not offered keeps what it used, as far as that is known here, or was
 // remembered before a reboot, see Device.notOffered.
 func (b *Book) Observe(ctx context.Context, offered, remembered map[string]Device, plugged map[string][]string, isOurs func(resource string) bool) {
-	if b == nil {
-		return
-	}
 	b.catchUp(ctx, readPatience) // a device that a container got before this pass is held in it
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -319,9 +313,6 @@ func (b *Book) Release(claim string) {
 
 // SetClaims replaces all claims. unread is why the devices of some are not known, nil if all are known.
 func (b *Book) SetClaims(claims map[string][]Wanted, unread error) {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.claims = map[string][]Holder{}
@@ -337,9 +328,6 @@ func (b *Book) SetClaims(claims map[string][]Wanted, unread error) {
 
 // Await says whether something waits for the end of a hold. Meanwhile the ends of pods are followed.
 func (b *Book) Await(waits bool) {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	hasChanged := b.isAwaited != waits
 	b.isAwaited = waits
@@ -360,9 +348,6 @@ func (b *Book) FollowPods() {
 // Refused returns why slots are unhealthy although nobody holds them as far as the kubelet knows, by
 // slot.
 func (b *Book) Refused() map[string]string {
-	if b == nil {
-		return nil
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	reasons := map[string]string{}

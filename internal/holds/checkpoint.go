@@ -54,15 +54,11 @@ var errNoEntries = errors.New("it has no Data.PodDeviceEntries")
 // readCheckpoint reads a checkpoint. The checksum at its end is not verified: the kubelet makes it from a
 // dump of its own Go types.
 func readCheckpoint(path string) ([]checkpointEntry, error) {
-	text, err := files.Read(path, maxCheckpoint)
-	if err != nil {
-		return nil, err
-	}
 	var file struct {
 		Data struct{ PodDeviceEntries json.RawMessage }
 	}
 	var entries []checkpointEntry // the kubelet writes null for an empty list
-	err = json.Unmarshal(text, &file)
+	err := files.ReadJSON(path, maxCheckpoint, &file)
 	if err == nil && file.Data.PodDeviceEntries == nil {
 		err = errNoEntries
 	}

@@ -1,6 +1,10 @@
 package holds
 
 import (
+	"errors"
+	"fmt"
+	"time"
+
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 )
 
@@ -49,10 +53,11 @@ func refusesSlot(state cgroup.PodState, isSuccessor bool) bool {
 
 // ClaimEvidence is what is known about a prepared claim.
 type ClaimEvidence struct {
-	// Pods is the state of its pods together. A kubelet that forgets a pod, which was deleted with
-	// --force, unprepares its claims while the containers run (reconcileLoop,
-	// pkg/kubelet/cm/dra/manager.go).
-	Pods PodState
+	// Pods is the state of its pods together, and RunningPod the UID of one that runs. A kubelet that
+	// forgets a pod, which was deleted with --force, unprepares its claims while the containers run
+	// (reconcileLoop, pkg/kubelet/cm/dra/manager.go).
+	Pods       PodState
+	RunningPod string
 	// HaveRun is set if a process of one of its pods existed when their state was known last.
 	HaveRun bool
 	// IsReleased is set if the kubelet has called NodeUnprepareResources.
@@ -60,45 +65,33 @@ type ClaimEvidence struct {
 	// IsAbsent is set if the API server has no such allocation and the kubelet does not list the
 	// claim. A kubelet that has lost its own state never calls NodeUnprepareResources.
 	IsAbsent bool
-	// MayStart is set if the claim was prepared a moment ago and no process of its pods was seen.
-	MayStart bool
+	// MayStartFor is how long a pod may still start, if no process of its pods was seen since the claim was
+	// prepared. It is not positive if none may.
+	MayStartFor time.Duration
+	// File is the file of the claim.
+	File string
 }
 
-// ClaimHold is why a claim has not ended.
-type ClaimHold int
+// ErrRecorded is why a claim has not ended that the API server or the kubelet may have.
+var ErrRecorded = errors.New("the API server or the kubelet may have it")
 
-// The reasons, of which the first one that applies counts. NotHeld means that the claim has ended.
-const (
-	NotHeld ClaimHold = iota
-	// HeldByPod: a pod has processes.
-	HeldByPod
-	// HeldByLostPod: a pod had processes, and nobody knows whether they have ended.
-	HeldByLostPod
-	// HeldByRecord: the API server or the kubelet may have the claim.
-	HeldByRecord
-	// HeldByUnseenPod: nobody knows whether its pods have processes.
-	HeldByUnseenPod
-	// HeldByStart: a pod may be about to start.
-	HeldByStart
-)
-
-// Hold returns why the claim has not ended. If the kubelet has released it, and no source ever knew its
-// pods, the kubelet decides.
-func (e ClaimEvidence) Hold() ClaimHold {
+// Hold returns why the claim has not ended, for an administrator, and nil if it has. If the kubelet has
+// released it, and no source ever knew its pods, the kubelet decides.
+func (e ClaimEvidence) Hold() error {
 	isUnseen := e.Pods == cgroup.Unknown
 	switch {
 	case e.Pods == cgroup.Running:
-		return HeldByPod
+		return fmt.Errorf("processes of its pod %s still run", e.RunningPod)
 	case isUnseen && e.HaveRun:
-		return HeldByLostPod
+		return errors.New("processes of its pods ran when it was last seen, and no source knows whether they have ended: see --cgroup")
 	case e.IsReleased:
-		return NotHeld
+		return nil
 	case !e.IsAbsent:
-		return HeldByRecord
+		return ErrRecorded
 	case isUnseen:
-		return HeldByUnseenPod
-	case e.MayStart:
-		return HeldByStart
+		return fmt.Errorf("no source tells whether its containers have ended: see --cgroup, or remove %s when they have", e.File)
+	case e.MayStartFor > 0:
+		return fmt.Errorf("it was prepared a moment ago, and its pod may start within %s", e.MayStartFor.Round(time.Second))
 	}
-	return NotHeld
+	return nil
 }

@@ -38,26 +38,11 @@ func (g *grant) isTakenBy(pods []podHold) bool {
 	})
 }
 
-// Slot is a slot that an Allocate call asks for.
-type Slot struct {
-	// ID is the ID of the slot.
-	ID string
-	// Device is the device of the slot.
-	Device Wanted
-}
-
-// Grant records that a container gets slots of one resource, unless another container may have their
-// hardware, or the pod that had a slot before still runs. The error names the device and its holder.
+// Grant records that a container gets slots of devices of one resource, unless another container may have
+// their hardware, or the pod that had a slot before still runs. The error names the device and its holder.
 // The record is written before Grant returns. The caller calls cancel if the container does not get
-// them after all. A nil Book grants everything.
-func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err error) {
-	if b == nil {
-		return func() {}, nil
-	}
-	devices := make([]Wanted, len(slots))
-	for i := range slots {
-		devices[i] = slots[i].Device
-	}
+// them after all.
+func (b *Book) Grant(ctx context.Context, devices []Wanted, slots []string) (cancel func(), err error) {
 	if err := CheckWithin(devices); err != nil {
 		return nil, err
 	}
@@ -75,13 +60,15 @@ func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err erro
 			return nil, fmt.Errorf("device %q is %s: it can be allocated when that container has ended", w.ID, reason)
 		}
 	}
-	for _, s := range slots {
-		b.grants[s.ID] = grant{
-			resource: s.Device.Resource,
+	for _, w := range devices {
+		b.uses[w.ID] = w.Device
+	}
+	for _, slot := range slots {
+		b.grants[slot] = grant{
+			resource: devices[0].Resource,
 			at:       b.Now(),
-			before:   slices.Clone(b.pods[s.ID]),
+			before:   slices.Clone(b.pods[slot]),
 		}
-		b.uses[s.Device.ID] = s.Device.Device
 	}
 	b.changed()
 	if err := b.save(); err != nil && isExclusive {
@@ -97,9 +84,9 @@ func (b *Book) Grant(ctx context.Context, slots []Slot) (cancel func(), err erro
 }
 
 // undo removes the grants of slots. The caller holds the lock.
-func (b *Book) undo(slots []Slot) {
-	for _, s := range slots {
-		delete(b.grants, s.ID)
+func (b *Book) undo(slots []string) {
+	for _, slot := range slots {
+		delete(b.grants, slot)
 	}
 	b.changed()
 }
@@ -144,23 +131,23 @@ func (b *Book) expireGrants() bool {
 // The pod of the call itself never runs yet: the kubelet allocates all devices of a pod before it
 // starts the first container, and after its own restart it skips containers that run
 // (devicesToAllocate, pkg/kubelet/cm/devicemanager/manager.go).
-func (b *Book) checkSlots(ctx context.Context, slots []Slot) error {
+func (b *Book) checkSlots(ctx context.Context, slots []string) error {
 	if b.mustRead(slots) {
 		b.catchUp(ctx, readPatience)
 	}
 	deadline := time.Now().Add(endPatience)
-	for _, s := range slots {
-		for _, past := range b.podsWith(s.ID) {
+	for _, slot := range slots {
+		for _, past := range b.podsWith(slot) {
 			state := b.stateUntil(ctx, past.Pod, deadline)
 			isSuccessor := state == cgroup.Running && b.maySucceed(ctx, past)
 			if !refusesSlot(state, isSuccessor) {
 				continue
 			}
-			b.refuse(s.ID, past.Pod)
+			b.refuse(slot, past.Pod)
 			b.request() // Run checks from now on whether the pod has ended
 			b.Changed()
 			return fmt.Errorf("device %q is still used: %s; the pod that gets it now must wait until they end",
-				s.ID, reasonRunning(past.Pod))
+				slot, reasonRunning(past.Pod))
 		}
 	}
 	return nil
@@ -168,11 +155,11 @@ func (b *Book) checkSlots(ctx context.Context, slots []Slot) error {
 
 // mustRead reports whether the checkpoint has to be read for slots: nothing was read so far, or it may
 // name by now the pod to which one of them was granted.
-func (b *Book) mustRead(slots []Slot) bool {
+func (b *Book) mustRead(slots []string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	isGranted := slices.ContainsFunc(slots, func(s Slot) bool {
-		return b.grants[s.ID].resource != ""
+	isGranted := slices.ContainsFunc(slots, func(slot string) bool {
+		return b.grants[slot].resource != ""
 	})
 	return isGranted || !b.reading.hasRead
 }

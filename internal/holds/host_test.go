@@ -155,7 +155,7 @@ func wanted(id string) holds.Wanted {
 // grant has a container get the first slot of a device.
 func (h *host) grant(b *holds.Book, w holds.Wanted) error {
 	h.Helper()
-	_, err := b.Grant(h.Context(), []holds.Slot{{ID: w.ID, Device: w}})
+	_, err := b.Grant(h.Context(), []holds.Wanted{w}, []string{w.ID})
 	return err
 }
 

@@ -30,9 +30,6 @@ const maxJournal = 32 << 20
 
 // Save writes what Run has not written yet.
 func (b *Book) Save() {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_ = b.save() // it logs its error
@@ -40,9 +37,6 @@ func (b *Book) Save() {
 
 // Retire writes the journal for the last time: from now on it belongs to another instance.
 func (b *Book) Retire() {
-	if b == nil {
-		return
-	}
 	b.Save()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,9 +74,6 @@ func (b *Book) save() error {
 // when its predecessor has answered its last call. mayWrite is set if no other instance answers, to which
 // the journal belongs.
 func (b *Book) Load(ctx context.Context, mayWrite bool) {
-	if b == nil {
-		return
-	}
 	kept := b.readJournal()
 	b.mu.Lock()
 	b.mayWrite = mayWrite
@@ -118,10 +109,7 @@ func (b *Book) Load(ctx context.Context, mayWrite bool) {
 // readJournal returns the journal, if it is of this boot. There may be none, or another program has
 // replaced it.
 func (b *Book) readJournal() (kept journal) {
-	text, err := files.Read(b.Journal, maxJournal)
-	if err == nil {
-		err = json.Unmarshal(text, &kept)
-	}
+	err := files.ReadJSON(b.Journal, maxJournal, &kept)
 	if err != nil || kept.Boot != b.Boot {
 		return journal{}
 	}

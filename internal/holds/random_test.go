@@ -218,7 +218,7 @@ func (w *world) admit() {
 		return // the kubelet knows that the slot is not free
 	}
 	p.slot = o.want.ID
-	if _, err := w.book.Grant(w.Context(), []holds.Slot{{ID: p.slot, Device: o.want}}); err != nil {
+	if _, err := w.book.Grant(w.Context(), []holds.Wanted{o.want}, []string{p.slot}); err != nil {
 		w.say("refused %s through %s: %v", p.slot, o.want.Resource, err)
 		return
 	}
@@ -401,7 +401,7 @@ func (w *world) endClaims() {
 			state = cgroup.Running
 		}
 		e := holds.ClaimEvidence{Pods: state, HaveRun: p.ran, IsReleased: p.isReleased}
-		if e.Hold() == holds.NotHeld {
+		if e.Hold() == nil {
 			w.book.Release(p.uid)
 		}
 	}

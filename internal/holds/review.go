@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 const (
@@ -96,9 +97,7 @@ func (b *Book) look(ctx context.Context) time.Time {
 			b.refresh(ctx)
 			due = b.refreshes.done(b.Now())
 		}
-		if next.IsZero() || due.Before(next) {
-			next = due
-		}
+		next = order.Earliest(next, due)
 	} else {
 		b.refreshes = refreshes{}
 	}
@@ -176,7 +175,7 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 		return false, next
 	}
 	hasChanged := b.dropEnded(states)
-	for slot, pods := range b.pods {
+	for _, pods := range b.pods {
 		isNamed := slices.ContainsFunc(pods, func(p podHold) bool { return p.isNamed })
 		for i := range pods {
 			p := &pods[i]
@@ -186,7 +185,6 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 			if isChecked && isRefused != p.isRefused {
 				p.isRefused = isRefused
 				hasChanged = true
-				b.Log.Info("pod that the kubelet has forgotten", "id", slot, "pod_uid", p.Pod, "is_running", isRefused)
 			}
 			hasCgroup := podEvidence{state: state}.holds()
 			mustRefresh = mustRefresh || b.isAwaited && p.isNamed && !hasCgroup
@@ -200,9 +198,8 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 	mustRefresh = mustRefresh || b.isAwaited && len(b.claims) > 0
 	hasExpired := b.expireGrants()
 	for _, g := range b.grants {
-		end := g.at.Add(grantTime)
-		if b.isAwaited && (next.IsZero() || end.Before(next)) {
-			next = end
+		if b.isAwaited {
+			next = order.Earliest(next, g.at.Add(grantTime))
 		}
 	}
 	b.mu.Unlock()

@@ -1,6 +1,7 @@
 package holds
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -63,14 +64,7 @@ func (v *View) IsHeld(id string) bool { return v.unread != "" || len(v.holders[i
 func (v *View) Unread() string { return v.unread }
 
 // HeldIDs returns the IDs of all held devices, sorted.
-func (v *View) HeldIDs() []string {
-	ids := make([]string, 0, len(v.holders))
-	for id := range v.holders {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
-}
+func (v *View) HeldIDs() []string { return slices.Sorted(maps.Keys(v.holders)) }
 
 // Blocked returns why a device must not be offered through a resource, because a container holds the
 // same hardware in another way, or may hold it. It is empty if nothing speaks against the offer.

@@ -24,13 +24,10 @@ func (t *transition) finish() (State, Output) {
 		isHeld := slices.ContainsFunc(ids[name], func(id string) bool {
 			return len(t.in.Held.Slots[id]) > 0
 		})
-		if !isRetired && !isEmpty || isHeld {
-			t.registered[name] = true
-		}
 		listed := ListedResource{
 			Name:     name,
 			Complete: t.complete(config, ids[name]),
-			Register: t.registered[name],
+			Register: !isRetired && !isEmpty || isHeld,
 			Waiting:  t.waiting[name],
 		}
 		for _, id := range ids[name] {
@@ -45,11 +42,11 @@ func (t *transition) finish() (State, Output) {
 	order.Stable(t.out.Changes, func(a, b Change) int {
 		return device.CompareNatural(a.ID, b.ID)
 	})
-	return State{started: true, records: t.records, registered: t.registered}, t.out
+	return State{started: true, records: t.records}, t.out
 }
 
 // complete reports whether no device of a resource is awaited any more: all hardware could be read, and each
-// remembered device is present or superseded, or the time is up.
+// remembered device is present or withheld, or the time is up.
 func (t *transition) complete(config *Resource, ids []string) bool {
 	deadline := t.in.Start.Add(completeAfter)
 	isOver := config.Refuse != "" || !t.in.Now.Before(deadline)
@@ -58,8 +55,7 @@ func (t *transition) complete(config *Resource, ids []string) bool {
 	}
 	isAwaited := config.MatchIncomplete || len(t.in.UnreadHardware) > 0
 	for _, id := range ids {
-		_, isSuperseded := t.superseded[id]
-		mayComeSoon := t.records[id].phase.mayComeSoon() && !isSuperseded
+		mayComeSoon := t.records[id].phase.mayComeSoon() && t.withheld[id] == ""
 		isAwaited = isAwaited || mayComeSoon
 	}
 	if isAwaited {
@@ -110,10 +106,9 @@ func (t *transition) addChange(id string, rec record, hasLeft bool) {
 func (t *transition) reason(rec record) string {
 	id := rec.offer.ID
 	config := t.configs[rec.resource]
-	superseded, isSuperseded := t.superseded[id]
 	switch {
-	case !rec.phase.isPresent() && isSuperseded:
-		return superseded.reason
+	case !rec.phase.isPresent() && t.withheld[id] != "":
+		return t.withheld[id]
 	case config.Refuse != "":
 		return config.Refuse
 	}
@@ -131,11 +126,11 @@ func (t *transition) reason(rec record) string {
 	}
 }
 
-// isWithheld reports whether a listed device is in order and only waits to be offered by
-// another resource or under another ID.
+// isWithheld reports whether a listed device is in order, but its resource does not offer it any more, or
+// not now.
 func (t *transition) isWithheld(id string, rec record) bool {
-	superseded, isSuperseded := t.superseded[id]
-	return !rec.phase.isPresent() && isSuperseded && t.in.Failing[superseded.by] == ""
+	isWithheld := t.withheld[id] != "" || rec.phase == unselected
+	return !rec.phase.isPresent() && isWithheld && t.in.Failing[id] == ""
 }
 
 // Slots returns the slots of an entry as listed to the kubelet.

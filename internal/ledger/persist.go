@@ -100,33 +100,19 @@ func (p Persisted) text() ([]byte, error) {
 }
 
 // Load reads the state that was saved to dir. A missing file is an empty Persisted, and
-// so is an unusable one, with an error.
+// so is an unusable one, with an error. Of a later version it reads the fields that this version knows.
 func Load(dir string) (Persisted, error) {
 	path := filepath.Join(dir, stateFile)
-	text, err := files.Read(path, maxSize)
+	var s stateText
+	err := files.ReadJSON(path, maxSize, &s)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Persisted{}, nil
 	}
-	var p Persisted
-	if err == nil {
-		p, err = parse(text)
-	}
-	if err != nil {
-		return Persisted{}, fmt.Errorf("read the state: %q: %w", path, err)
-	}
-	return p, nil
-}
-
-// parse reads the content of a state file. Of a later version it reads the fields that this
-// version knows.
-func parse(text []byte) (Persisted, error) {
-	var s stateText
-	err := json.Unmarshal(text, &s)
 	if err == nil && s.Version < stateVersion {
 		err = fmt.Errorf("version %d: want %d", s.Version, stateVersion)
 	}
 	if err != nil {
-		return Persisted{}, err
+		return Persisted{}, fmt.Errorf("read the state: %q: %w", path, err)
 	}
 	if s.USBFields != usbFields {
 		s.USB = nil

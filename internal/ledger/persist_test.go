@@ -89,7 +89,10 @@ func TestStateOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	good, err := full().text()
 	must(t, err)
-	got, err := parse([]byte(strings.Replace(string(good), `"version":1`, `"version":2,"new":{"a":[1]}`, 1)))
+	dir := t.TempDir()
+	later := strings.Replace(string(good), `"version":1`, `"version":2,"new":{"a":[1]}`, 1)
+	must(t, os.WriteFile(filepath.Join(dir, stateFile), []byte(later), 0o600))
+	got, err := Load(dir)
 	if diff := cmp.Diff(full(), got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

@@ -24,8 +24,6 @@ const (
 	ReasonSlotRetired = "slot retired: count was lowered"
 	ReasonRemoved     = "resource was removed from the configuration"
 	reasonTakenOver   = "to be offered by " // and the name of the resource
-	reasonRenamed     = "now listed as "    // and the ID
-	reasonToBeRenamed = "to be listed as "  // and the ID
 )
 
 const (
@@ -92,9 +90,8 @@ type ListedResource struct {
 	// valid before, with missing devices as Unhealthy, and a kubelet without a list rejects
 	// even the pods of present devices.
 	Complete bool
-	// Register is set if the kubelet must know the resource, because a device is or was
-	// present. It stays set until the resource ends. Retiring a resource does not set it, unless a
-	// container holds one of its devices.
+	// Register is set if the kubelet must know the resource from now on, until it ends: because it has a
+	// device, or because a container holds one of its devices while it is being retired.
 	Register bool
 	// Waiting are matched devices that are not listed yet.
 	Waiting []Waiting
@@ -117,9 +114,8 @@ type Entry struct {
 	Reason string
 	// Present is set if the device is matched, or its interfaces are in a container.
 	Present bool
-	// Withheld is set if the device is Unhealthy although it works: another resource, or the
-	// same resource under another ID, offers its hardware or waits to do so, or a container holds
-	// its hardware in another way.
+	// Withheld is set if the device is Unhealthy although it works: no match of its resource selects it
+	// under its ID any more, or a container holds its hardware in another way.
 	Withheld bool
 	// NetsMissing is set if interfaces of the device are not on the host and no container holds it.
 	NetsMissing bool
@@ -145,8 +141,6 @@ type State struct {
 	// records are the listed devices, by ID. One resource lists an ID: kubelets up to 1.36 cannot distinguish
 	// an ID in two resources.
 	records map[string]record
-	// registered has the resources that the kubelet must know, until they end.
-	registered map[string]bool
 }
 
 // record is the life of one device.

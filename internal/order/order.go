@@ -1,11 +1,14 @@
-// Package order sorts lists of structs.
+// Package order sorts lists of structs, and finds the earliest time.
 //
 // The functions of package slices sort by code that the compiler makes for each type of
 // struct: some 20 kB of the binary for each, most of which stays resident on every node. All
 // pointers share one such copy, and so do all strings. Lists of these use package slices.
 package order
 
-import "sort"
+import (
+	"sort"
+	"time"
+)
 
 // Sort sorts a list like slices.SortFunc. The sort is not stable.
 func Sort[E any](
@@ -35,4 +38,14 @@ func lessOf[E any](
 		b := list[j]
 		return compare(a, b) < 0
 	}
+}
+
+// Earliest returns the earliest of some times. A zero time counts as never.
+func Earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if first.IsZero() || !t.IsZero() && t.Before(first) {
+			first = t
+		}
+	}
+	return first
 }

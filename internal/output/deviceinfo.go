@@ -104,12 +104,8 @@ func (d DeviceInfos) Own() ([]string, error) {
 
 // wrote reports whether this installation wrote a file.
 func (d DeviceInfos) wrote(file string) bool {
-	text, err := files.Read(file, maxInfo)
-	if err != nil {
-		return false
-	}
 	var content info
-	err = json.Unmarshal(text, &content)
+	err := files.ReadJSON(file, maxInfo, &content)
 	return err == nil && content.Writer == d.Writer
 }
 

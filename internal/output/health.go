@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
@@ -141,11 +142,9 @@ func (d *Health) Withdraw(devices []Device, mayBeHeld func(id string) bool) (due
 			continue
 		}
 		plan.Stale = append(plan.Stale, d.healthyFile(id))
-		end := s.Lost.Add(d.Hold)
 		// For an unhealthy device, an event says when it works again.
-		isNext := due.IsZero() || end.Before(due)
-		if s.Healthy && isNext {
-			due = end
+		if s.Healthy {
+			due = order.Earliest(due, s.Lost.Add(d.Hold))
 		}
 	}
 	return due, plan.Remove()

@@ -26,12 +26,8 @@ type copiedFile struct {
 // LastGood returns the copy of the last good configuration. It returns nil if there is none, or if it
 // is unusable.
 func LastGood(stateDir string) []config.File {
-	text, err := files.Read(filepath.Join(stateDir, goodName), files.MaxSize)
-	if err != nil {
-		return nil
-	}
 	var copied []copiedFile
-	if err := json.Unmarshal(text, &copied); err != nil {
+	if files.ReadJSON(filepath.Join(stateDir, goodName), files.MaxSize, &copied) != nil {
 		return nil
 	}
 	var good []config.File

@@ -42,9 +42,8 @@ type mark struct {
 
 // readMark reads the mark of an instance that has ended. An unreadable one counts as none.
 func readMark(stateDir string) mark {
-	text, err := files.Read(filepath.Join(stateDir, markName), files.MaxSize)
 	var left mark
-	if err != nil || json.Unmarshal(text, &left) != nil {
+	if files.ReadJSON(filepath.Join(stateDir, markName), files.MaxSize, &left) != nil {
 		return mark{}
 	}
 	return left

@@ -302,15 +302,19 @@ func (r *Reader) try(next Reading, requested bool) Reading {
 	return next
 }
 
-// TakeBack takes the try of this process back: the program exits normally, so that its configuration did not
-// kill it.
-func (r *Reader) TakeBack() {
+// End ends a trial at a normal exit: the configuration did not kill the program. So its try is taken back,
+// unless it could not be matched in time, and it is good if its lists are published.
+func (r *Reader) End(t *Trial) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mark.isOurs {
+	if r.mark.isOurs && !t.isLate {
 		r.mark = r.mark.takeBack()
 		r.writeMark()
 	}
+	r.mu.Unlock()
+	if t.published.IsZero() {
+		return nil
+	}
+	return r.Keep(t.served)
 }
 
 // Keep makes a configuration the last good one, unless it is the zero Reading. It waits for the disk.

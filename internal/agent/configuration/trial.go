@@ -13,8 +13,8 @@ type Trial struct {
 	served Reading
 	// published is when its lists were published, the zero time if they are not complete.
 	published time.Time
-	// IsLate is set if the configuration could not be matched in time.
-	IsLate bool
+	// isLate is set if the configuration could not be matched in time.
+	isLate bool
 }
 
 // Serve follows a reading. It is served from now on, unless it is broken: then the trial of the one that
@@ -30,32 +30,19 @@ func (t *Trial) Serve(r Reading) {
 }
 
 // Follow is called when all lists are published. late is set if the configuration could not be matched
-// in time, so that its lists are not complete. Follow returns when to call it again, the zero time for
-// never.
-func (t *Trial) Follow(now time.Time, late bool) (wake time.Time) {
-	t.IsLate = late
+// in time, so that its lists are not complete. Follow returns the served configuration if it is good, and
+// otherwise the zero Reading, and when to call it again, the zero time for never.
+func (t *Trial) Follow(now time.Time, late bool) (good Reading, wake time.Time) {
+	t.isLate = late
 	if late {
 		t.published = time.Time{}
-		return time.Time{}
+		return good, wake
 	}
 	if t.published.IsZero() {
 		t.published = now
 	}
-	if now.Before(t.end()) {
-		return t.end()
+	if end := t.published.Add(t.served.trial); now.Before(end) {
+		return good, end
 	}
-	return time.Time{}
-}
-
-// end is when the configuration is good, if its lists are published.
-func (t *Trial) end() time.Time { return t.published.Add(t.served.trial) }
-
-// Good returns the served configuration if it is good, and otherwise the zero Reading. At a normal exit, it
-// is good if its lists are published: it did not kill the program.
-func (t *Trial) Good(now time.Time, isExit bool) Reading {
-	isProven := isExit || !now.Before(t.end())
-	if t.published.IsZero() || !isProven {
-		return Reading{}
-	}
-	return t.served
+	return t.served, wake
 }

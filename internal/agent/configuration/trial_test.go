@@ -46,9 +46,10 @@ func (n *node) exit(r *configuration.Reader, got configuration.Reading, isLate b
 	trial.Serve(got)
 	trial.Follow(now, isLate)
 	trial.Follow(now.Add(time.Hour), isLate)
-	if err := r.Keep(trial.Good(now, true)); err != nil {
+	if err := r.End(&trial); err != nil {
 		n.Fatal(err)
 	}
+	r.Wait()
 }
 
 // serve serves what is on disk, and exits.
@@ -125,8 +126,8 @@ func TestDeadlyFirstConfiguration(t *testing.T) {
 	var trial configuration.Trial
 	trial.Serve(got)
 	now := time.Unix(0, 0)
-	trial.Follow(now, false)
-	if err := r.Keep(trial.Good(now, false)); err != nil {
+	good, _ := trial.Follow(now, false)
+	if err := r.Keep(good); err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
@@ -219,7 +220,9 @@ func TestNormalExits(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		r.TakeBack()
+		if err := r.End(&configuration.Trial{}); err != nil {
+			t.Fatal(err)
+		}
 		r.Wait()
 	}
 }

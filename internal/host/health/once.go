@@ -33,10 +33,7 @@ func (p *Prober) once(ctx context.Context, checks map[string]device.Check, limit
 		checks[id] = c
 	}
 	p.timeout = limit
-	p.Set(checks)
-	go func() {
-		_ = p.Run(ctx) // always nil
-	}()
+	p.Set(ctx, checks)
 	for {
 		results := p.Results()
 		isPending := slices.Contains(slices.Collect(maps.Values(results)), ReasonPending)

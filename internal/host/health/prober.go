@@ -45,7 +45,6 @@ type Prober struct {
 	// timeout is how long a check may take before it fails.
 	timeout time.Duration
 	changes chan struct{} // capacity 1: a result changed
-	wake    chan struct{} // capacity 1: there are new checks
 	origin  time.Time     // intervals are counted from here
 	// running and failing are semaphores: who sends gets a place, in the order of arrival. A check that
 	// failed the last time needs a place in both.
@@ -60,14 +59,12 @@ type Prober struct {
 	hung int
 }
 
-// probe is the check of one device and its result. Prober.mu guards isFollowed and reason. The other fields
-// belong to the goroutine of the device.
+// probe is the check of one device and its result. Prober.mu guards reason. The other fields belong to the
+// goroutine of the device.
 type probe struct {
 	check device.Check
-	// replaced is closed when the device is removed or has another check.
-	replaced chan struct{}
-	// isFollowed is set once it has a goroutine.
-	isFollowed bool
+	// stop ends the goroutine, when the device is removed or has another check.
+	stop context.CancelFunc
 	// due is when the check should begin. It may be late, because the number of checks is
 	// limited.
 	due      time.Time
@@ -81,14 +78,13 @@ func (pr *probe) inKernel() bool {
 	return len(pr.check.Open)+len(pr.check.Attrs)+len(pr.check.Links) > 0
 }
 
-// New returns a Prober, which does nothing until Run. local maps a path of the host to its path in this
+// New returns a Prober without checks. local maps a path of the host to its path in this
 // mount namespace.
 func New(local func(path string) string) *Prober {
 	return &Prober{
 		host:    newHost(local),
 		timeout: timeout,
 		changes: make(chan struct{}, 1),
-		wake:    make(chan struct{}, 1),
 		origin:  time.Now(),
 		running: make(chan struct{}, maxRunning),
 		failing: make(chan struct{}, maxFailing),
@@ -96,15 +92,15 @@ func New(local func(path string) string) *Prober {
 	}
 }
 
-// Set replaces the checks, by the ID of the device. The agent calls it after each match. A new
-// device, or a device with another check, is checked as soon as possible and is pending until
+// Set replaces the checks, by the ID of the device, until ctx is cancelled. The agent calls it after each
+// match. A new device, or a device with another check, is checked as soon as possible and is pending until
 // then.
-func (p *Prober) Set(checks map[string]device.Check) {
+func (p *Prober) Set(ctx context.Context, checks map[string]device.Check) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, pr := range p.probes {
 		if _, stays := checks[id]; !stays {
-			close(pr.replaced)
+			pr.stop()
 			delete(p.probes, id)
 		}
 	}
@@ -116,13 +112,12 @@ func (p *Prober) Set(checks map[string]device.Check) {
 			continue
 		}
 		fresh := &probe{
-			check:    check,
-			replaced: make(chan struct{}),
-			due:      now,
-			reason:   ReasonPending,
+			check:  check,
+			due:    now,
+			reason: ReasonPending,
 		}
 		if old != nil {
-			close(old.replaced)
+			old.stop()
 			// A new interval alone does not make a healthy device pending.
 			before := old.check
 			before.Interval = check.Interval
@@ -131,7 +126,9 @@ func (p *Prober) Set(checks map[string]device.Check) {
 			}
 		}
 		p.probes[id] = fresh
-		watch.Signal(p.wake)
+		ctx, stop := context.WithCancel(ctx)
+		fresh.stop = stop
+		go p.follow(ctx, fresh)
 	}
 }
 
@@ -159,33 +156,11 @@ func (p *Prober) Stuck() bool {
 // the receiver reads all results.
 func (p *Prober) Changes() <-chan struct{} { return p.changes }
 
-// Run checks until ctx is cancelled, and returns nil then. It does not wait for checks that hang.
-// It must be called once.
-func (p *Prober) Run(ctx context.Context) error {
-	for {
-		p.mu.Lock()
-		for _, pr := range p.probes {
-			if !pr.isFollowed {
-				pr.isFollowed = true
-				go p.follow(ctx, pr)
-			}
-		}
-		p.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.wake:
-		}
-	}
-}
-
-// follow checks a device until it is removed or replaced.
+// follow checks a device until ctx is cancelled. It does not wait for a check that hangs.
 func (p *Prober) follow(ctx context.Context, pr *probe) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
-		case <-pr.replaced:
 			return
 		case <-time.After(time.Until(pr.due)):
 			p.checkOnce(ctx, pr)
@@ -193,8 +168,8 @@ func (p *Prober) follow(ctx context.Context, pr *probe) {
 	}
 }
 
-// checkOnce waits for a place, runs a check, and records the result. It returns without a result if the
-// device is replaced before the check begins.
+// checkOnce waits for a place, runs a check, and records the result. It returns without a result if ctx is
+// cancelled before the check begins.
 func (p *Prober) checkOnce(ctx context.Context, pr *probe) {
 	places := []chan struct{}{p.running}
 	if pr.failures > 0 {
@@ -211,8 +186,6 @@ func (p *Prober) checkOnce(ctx context.Context, pr *probe) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-pr.replaced:
-			return
 		case place <- struct{}{}:
 			held++
 		}
@@ -222,7 +195,8 @@ func (p *Prober) checkOnce(ctx context.Context, pr *probe) {
 		p.finish(pr, began, pr.reason)
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, p.timeout)
+	// A check that hangs counts as hung, even if its device is gone.
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
 	defer cancel()
 	a := &attempt{}
 	result := make(chan string, 1)
@@ -233,18 +207,12 @@ func (p *Prober) checkOnce(ctx context.Context, pr *probe) {
 	select {
 	case reason = <-result:
 	case <-limited.Done():
-		if ctx.Err() != nil {
-			return
-		}
 		p.report(pr, a.timedOut(), 1)
 		release() // the next check sees that this one hangs
 		reason = <-result
 		p.report(pr, reason, -1)
 	}
-	// At the end of the program, a cancelled connection says nothing about the device.
-	if ctx.Err() == nil {
-		p.finish(pr, began, reason)
-	}
+	p.finish(pr, began, reason)
 }
 
 // finish records the result of a check, and sets when it is due again: at its regular time, or earlier if it

@@ -20,7 +20,8 @@ type proberTest struct {
 	*Prober
 	t     *testing.T
 	start time.Time
-	stop  func()
+	ctx   context.Context
+	stop  context.CancelFunc
 
 	mu     sync.Mutex
 	opened map[string][]time.Duration // since the start, by node
@@ -35,18 +36,15 @@ func newProberTest(t *testing.T) *proberTest {
 		opened: map[string][]time.Duration{}, fails: map[string]error{}, hangs: map[string]chan struct{}{},
 	}
 	p.host.open = p.open
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	p.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
+	p.ctx, p.stop = context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		p.stop()
+		time.Sleep(timeout) // until the running checks have ended
 	})
-	t.Cleanup(p.stop)
 	return p
 }
+
+func (p *proberTest) Set(checks map[string]device.Check) { p.Prober.Set(p.ctx, checks) }
 
 func (p *proberTest) open(path string) error {
 	p.mu.Lock()

@@ -113,7 +113,7 @@ func needsNoMore(next, last cdi.Claim) bool {
 // counts the slots of other holders. The caller holds c.mu.
 func (c *claims) checkAmounts(f *filled) error {
 	for p, needed := range partsOf(f.claim) {
-		d := f.byID(p.device)
+		d := f.held[p.device]
 		whole := d.whole(p.capacity)
 		if needed.Cmp(whole) > 0 {
 			return fmt.Errorf("the claim needs more than %s %s of device %q", whole, cmp.Or(p.capacity, slotsName), d.ref())

@@ -37,8 +37,7 @@ var errGivenUp = errors.New("the kubelet has given up the call")
 // survives a restart: load reads them once. The book knows which devices they hold, and changes
 // together with byUID.
 type claims struct {
-	*Options
-	timing *timing
+	*Plugin
 	// newPods has a value when the host may have new pods, and released when a released claim waits for the
 	// end of its pods. listed has an answer of the kubelet. They have capacity 1.
 	newPods  chan struct{}
@@ -295,9 +294,9 @@ func (c *claims) checkLost(last *prepared, next cdi.Claim) error {
 			continue
 		}
 		// The API server has the claim, but not with this device.
-		e, pod := c.evidence(last)
+		e := c.evidence(last)
 		e.IsAbsent = true
-		reason := c.reason(e.Hold(), last, pod)
+		reason := e.Hold()
 		if reason == nil {
 			return nil
 		}

@@ -33,21 +33,24 @@ var errAllocated = errors.New("the API server has it, with its allocation")
 // manager (pkg/kubelet/apis/podresources, server_v1.go).
 func (c *claims) obstacle(ctx context.Context, own *prepared, known func(cdi.Claim) bool) error {
 	c.mu.Lock()
-	e, pod := c.evidence(own)
+	e := c.evidence(own)
 	c.mu.Unlock()
-	if e.Hold() == holds.HeldByRecord {
-		if recorded := c.recordOf(ctx, own.Claim, known); recorded != nil {
-			return recorded
-		}
-		e.IsAbsent = true
+	reason := e.Hold()
+	if !errors.Is(reason, holds.ErrRecorded) {
+		return reason
 	}
-	return c.reason(e.Hold(), own, pod)
+	if recorded := c.recordOf(ctx, own.Claim, known); recorded != nil {
+		return recorded
+	}
+	e.IsAbsent = true
+	return e.Hold()
 }
 
-// evidence is what this node knows about a claim, and the UID of a pod of it that runs. It records the state
-// of the pods. It reads cgroups, and does not wait for another process. The caller holds c.mu.
-func (c *claims) evidence(own *prepared) (e holds.ClaimEvidence, pod string) {
-	e.Pods, pod = c.podsState(own.Claim)
+// evidence is what this node knows about a claim. It records the state of the pods. It reads cgroups, and does
+// not wait for another process. The caller holds c.mu.
+func (c *claims) evidence(own *prepared) holds.ClaimEvidence {
+	e := holds.ClaimEvidence{IsReleased: own.released, File: c.Claims.ClaimPath(own.UID)}
+	e.Pods, e.RunningPod = c.podsState(own.Claim)
 	switch e.Pods {
 	case holds.PodRunning:
 		own.ran = true
@@ -56,27 +59,11 @@ func (c *claims) evidence(own *prepared) (e holds.ClaimEvidence, pod string) {
 		own.runs = false
 	}
 	e.HaveRun = own.runs
-	e.IsReleased = own.released
 	// Once a process of the pod was seen, only the end of the pod counts.
-	e.MayStart = !own.ran && time.Since(own.written) < c.StartWithin
-	return e, pod
-}
-
-// reason returns the text of a reason, except HeldByRecord, see recordOf. pod is the UID of the pod that runs.
-func (c *claims) reason(hold holds.ClaimHold, own *prepared, pod string) error {
-	switch hold {
-	case holds.NotHeld:
-		return nil
-	case holds.HeldByPod:
-		return fmt.Errorf("processes of its pod %s still run", pod)
-	case holds.HeldByLostPod:
-		return errors.New("processes of its pods ran when it was last seen, and no source knows whether they have ended: see --cgroup")
-	case holds.HeldByUnseenPod:
-		path := c.Claims.ClaimPath(own.UID)
-		return fmt.Errorf("no source tells whether its containers have ended: see --cgroup, or remove %s when they have", path)
+	if !own.ran {
+		e.MayStartFor = c.StartWithin - time.Since(own.written)
 	}
-	left := c.StartWithin - time.Since(own.written)
-	return fmt.Errorf("it was prepared a moment ago, and its pod may start within %s", left.Round(time.Second))
+	return e
 }
 
 // recordOf is an error if the API server has a claim with its allocation, or the kubelet lists it: then the
@@ -263,8 +250,7 @@ func (c *claims) unprepare(ctx context.Context, uid string) error {
 	}
 	wasReleased := own.released
 	own.released = true
-	e, pod := c.evidence(own)
-	reason := c.reason(e.Hold(), own, pod)
+	reason := c.evidence(own).Hold()
 	if reason == nil {
 		return c.release(uid)
 	}

@@ -14,8 +14,8 @@ import (
 // filled is a claim with everything that its containers get.
 type filled struct {
 	claim   cdi.Claim
-	held    map[device.Ref]*Device
-	devices []*drapb.Device // for the kubelet
+	held    map[string]*Device // by ID
+	devices []*drapb.Device    // for the kubelet
 	// reported are the CDI names of the devices, by request.
 	reported map[string][]string
 }
@@ -27,7 +27,7 @@ type filled struct {
 func (c *claims) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated) (*filled, error) {
 	f := &filled{
 		claim:    claim,
-		held:     map[device.Ref]*Device{},
+		held:     map[string]*Device{},
 		reported: map[string][]string{},
 	}
 	for _, group := range groups {
@@ -78,7 +78,7 @@ func (c *claims) addDevice(f *filled, a *allocated, d *Device, response device.R
 		reported = append(reported, f.claim.CDIName(request))
 	}
 	f.reported[a.Request] = reported
-	f.held[d.ref()] = d
+	f.held[d.ID] = d
 	// A device is in the list once for each of its slots that the request has.
 	request := &f.claim.Requests[at]
 	request.Devices = append(request.Devices, d.ref())
@@ -93,22 +93,12 @@ func (c *claims) addDevice(f *filled, a *allocated, d *Device, response device.R
 	})
 }
 
-// byID returns a device of the claim.
-func (f *filled) byID(id string) *Device {
-	for ref, d := range f.held {
-		if ref.ID == id {
-			return d
-		}
-	}
-	return nil
-}
-
 // wanted are the devices of the claim for the book, once for each slot.
 func (f *filled) wanted() []holds.Wanted {
 	all := wantedBy(f.claim)
 	for i, ref := range f.claim.Devices() {
-		all[i].Device = f.held[ref].Uses
-		all[i].Slots = f.held[ref].Slots
+		all[i].Device = f.held[ref.ID].Uses
+		all[i].Slots = f.held[ref.ID].Slots
 	}
 	return all
 }

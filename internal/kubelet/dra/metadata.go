@@ -82,7 +82,7 @@ func (c *claims) writeMetadata(f *filled) error {
 	for _, r := range f.claim.Requests {
 		request := metadataRequest{Name: r.Name}
 		for _, ref := range r.Devices {
-			d := f.held[ref]
+			d := f.held[ref.ID]
 			request.Devices = append(request.Devices, metadataDevice{
 				Driver:     Driver,
 				Pool:       PoolName(c.Node),

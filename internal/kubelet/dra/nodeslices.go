@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/order"
 )
 
 const (
@@ -174,9 +175,7 @@ func (n *nodeSlices) specs(devices []Device, sets []counterSet, now time.Time) (
 		var spec sliceSpec
 		for i := range part {
 			out, until := part[i].published(now)
-			if !until.IsZero() && (next.IsZero() || until.Before(next)) {
-				next = until
-			}
+			next = order.Earliest(next, until)
 			spec.Devices = append(spec.Devices, out)
 		}
 		specs = append(specs, spec)

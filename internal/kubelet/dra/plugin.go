@@ -140,8 +140,7 @@ func New(o Options) *Plugin {
 		},
 	}
 	p.claims = &claims{
-		Options:  &p.Options,
-		timing:   &p.timing,
+		Plugin:   p,
 		newPods:  make(chan struct{}, 1),
 		released: make(chan struct{}, 1),
 		listed:   make(chan func(cdi.Claim) bool, 1),
@@ -157,7 +156,7 @@ func (p *Plugin) Load() { p.claims.load() }
 // Publish publishes the devices as the ResourceSlices of the node, which stay, until ctx is cancelled, which is
 // no error. Only one instance on a node may.
 func (p *Plugin) Publish(ctx context.Context) error {
-	newPublisher(&p.Options, &p.timing, p.status).run(ctx)
+	newPublisher(p).run(ctx)
 	return nil
 }
 

@@ -18,9 +18,7 @@ import (
 // publisher makes the slices of the node equal to the devices, and keeps them equal if others change
 // them. All nodes may start, or lose the API server, at the same time, so that it spreads its requests.
 type publisher struct {
-	*Options
-	*status
-	timing *timing
+	*Plugin
 	slices *nodeSlices
 	// writes limits writes, and lists that changes by others cause.
 	writes bucket
@@ -29,13 +27,11 @@ type publisher struct {
 	outdated <-chan struct{}
 }
 
-func newPublisher(o *Options, t *timing, s *status) *publisher {
+func newPublisher(p *Plugin) *publisher {
 	return &publisher{
-		Options: o,
-		status:  s,
-		timing:  t,
-		slices:  newNodeSlices(o.API, o.Node),
-		writes:  bucket{timing: t},
+		Plugin: p,
+		slices: newNodeSlices(p.API, p.Node),
+		writes: bucket{timing: &p.timing},
 	}
 }
 

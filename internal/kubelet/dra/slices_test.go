@@ -124,12 +124,12 @@ func TestMetadataIsGolden(t *testing.T) {
 		claim: cdi.Claim{Namespace: "lab", Name: "pod-sticks-x7", UID: "uid-a", PodClaim: "sticks", Requests: []cdi.Request{
 			{Name: "stick/large", Devices: []device.Ref{serial("usb:10c4:ea60:A1B2C3"), serial("usb:10c4:ea60:B2")}},
 		}},
-		held: map[device.Ref]*Device{
-			serial("usb:10c4:ea60:A1B2C3"): {
+		held: map[string]*Device{
+			"usb:10c4:ea60:A1B2C3": {
 				Resource: "example.com/serial", ID: "usb:10c4:ea60:A1B2C3", NUMA: []int{1},
 				Attributes: map[string]device.Typed{"serial": {Text: "A1B2C3"}, "empty": {}, "resource.kubernetes.io/pciBusID": {Text: "0000:00:14.0"}, "removable": {Type: device.BoolType, Text: "true"}},
 			},
-			serial("usb:10c4:ea60:B2"): {Resource: "example.com/serial", ID: "usb:10c4:ea60:B2", Attributes: map[string]device.Typed{}},
+			"usb:10c4:ea60:B2": {Resource: "example.com/serial", ID: "usb:10c4:ea60:B2", Attributes: map[string]device.Typed{}},
 		},
 	}
 	must(t, d.writeMetadata(f))

@@ -86,11 +86,6 @@ func (s *status) update(f func(now *state)) {
 	} else if otherStatus {
 		s.log.Info("not registered", "driver", Driver, "reason", now.registration().Reason)
 	}
-	for id, reason := range now.refused {
-		if before.refused[id] != reason {
-			s.log.Warn("the API server refuses a device, which is left out", "device", id, "reason", reason)
-		}
-	}
 	otherProblem := now.problem("") != before.problem("") || !maps.Equal(now.refused, before.refused)
 	if otherStatus || otherProblem {
 		s.changed()

@@ -15,7 +15,7 @@ func TestRetiredPluginDoesNotRegisterAgain(t *testing.T) {
 		source := newSource(healthy("a")...)
 		p, stop := n.plugin(gpu, source)
 		n.waitRegistered(p, true)
-		n.watch.Retire()
+		n.watch.IsRetired.Store(true)
 		source.set(healthy("a", "b")...)
 		n.waitAllocatable(gpu, 2)
 		n.must(n.Restart())

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/holds"
@@ -40,14 +41,15 @@ type KubeletWatch struct {
 	// Checkpoint has a value when the kubelet's checkpoint may have changed, and at the
 	// start. It has one reader and a capacity of 1.
 	Checkpoint chan struct{}
+	// IsRetired is set to keep the plugins from registering again: another instance of the program is about
+	// to register the same resources, and has to be the last one.
+	IsRetired atomic.Bool
 
 	mu        sync.Mutex
 	kubelet   KubeletSocket
 	kubeletID socket.FileID
 	// changed is closed when kubelet changes, or when a socket of a plugin may be gone.
 	changed chan struct{}
-	// hasRetired is set by Retire.
-	hasRetired bool
 
 	connMu sync.Mutex
 	// conn is the connection in use, nil if there is none.
@@ -176,21 +178,6 @@ func (w *KubeletWatch) checkKubelet() {
 		w.log.Info("kubelet socket removed", "socket", w.socketPath)
 	}
 	w.announce()
-}
-
-// Retire keeps the plugins from registering again: another instance of the program is about to register
-// the same resources, and has to be the last one.
-func (w *KubeletWatch) Retire() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.hasRetired = true
-}
-
-// isRetired reports whether Retire was called.
-func (w *KubeletWatch) isRetired() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.hasRetired
 }
 
 // await returns when d has passed, or earlier when the kubelet's socket is gone or has

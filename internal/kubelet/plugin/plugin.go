@@ -13,7 +13,7 @@
 //   - The kubelet never reopens a stream. So its end causes re-registration, like a
 //     new kubelet.sock and the removal of the plugin's own socket.
 //   - A new instance of the program registers beside the streams of the old one, which
-//     has the last word: Retire keeps it from registering after the new one. When the
+//     has the last word: IsRetired keeps it from registering after the new one. When the
 //     streams of the old one end, kubelets up to 1.36 disconnect the new one for 2 to
 //     3 ms, until it has registered again.
 //   - A socket is unlinked only if it is still the file that this program made.
@@ -167,7 +167,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		if p.Watch.isRetired() {
+		if p.Watch.IsRetired.Load() {
 			<-ctx.Done()
 			break
 		}

@@ -1,5 +1,5 @@
 // Package podresources queries the kubelet's PodResources API for the holders of
-// devices. It caches the latest responses, and keeps no connection and no timer.
+// devices. It caches the latest list, and keeps no connection and no timer.
 package podresources
 
 import (
@@ -40,11 +40,18 @@ type Holder struct {
 // sidecar is missing: the kubelet does not list it, although it may hold devices.
 type Holders map[string]map[string][]Holder
 
-// Client queries one kubelet. It is safe for concurrent use.
+// Client queries one kubelet. It is safe for concurrent use. The kubelet limits the rate of calls (DefaultQPS
+// in pkg/kubelet/apis/podresources/constants.go), so that callers share the latest list of pods.
 type Client struct {
-	path        string
-	pods        *cached[[]*podresourcesv1.PodResources]
-	allocatable *cached[map[string][]string]
+	path string
+	now  func() time.Time
+	// list is query, except in tests.
+	list func(context.Context) ([]*podresourcesv1.PodResources, error)
+	// turn has an element while a caller uses the fields below.
+	turn  chan struct{}
+	asked time.Time // start of the latest list, the zero time if there was none
+	pods  []*podresourcesv1.PodResources
+	err   error
 }
 
 // New returns a client of the kubelet's PodResources socket at path,
@@ -54,16 +61,15 @@ func New(path string, now func() time.Time) *Client {
 	if now == nil {
 		now = time.Now
 	}
-	c := &Client{path: path}
-	c.pods = newCached(now, c.list)
-	c.allocatable = newCached(now, c.listAllocatable)
+	c := &Client{path: path, now: now, turn: make(chan struct{}, 1)}
+	c.list = c.query
 	return c
 }
 
 // Holders returns the holders of every device as reported by the kubelet at since or
 // later. Callers share a response of the kubelet.
 func (c *Client) Holders(ctx context.Context, since time.Time) (Holders, error) {
-	pods, err := c.pods.get(ctx, since)
+	pods, err := c.listSince(ctx, since)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +83,7 @@ func (c *Client) Holders(ctx context.Context, since time.Time) (Holders, error) 
 // Pods returns the names of all pods that the kubelet has now, with or without devices, as
 // "namespace/name".
 func (c *Client) Pods(ctx context.Context) (map[string]bool, error) {
-	pods, err := c.pods.get(ctx, c.pods.now())
+	pods, err := c.listSince(ctx, c.now())
 	if err != nil {
 		return nil, err
 	}
@@ -88,57 +94,40 @@ func (c *Client) Pods(ctx context.Context) (map[string]bool, error) {
 	return names, nil
 }
 
-// Allocatable returns the IDs that the kubelet could allocate, held or not, by resource
-// name, sorted; otherwise it is like Holders.
-func (c *Client) Allocatable(ctx context.Context, since time.Time) (map[string][]string, error) {
-	return c.allocatable.get(ctx, since)
-}
-
-// cached is the latest response to a call. The kubelet limits the rate of calls (DefaultQPS in
-// pkg/kubelet/apis/podresources/constants.go), so that callers share one call.
-type cached[T any] struct {
-	now  func() time.Time
-	call func(context.Context) (T, error)
-	// turn has an element while a caller uses the fields below.
-	turn     chan struct{}
-	asked    time.Time // start of the latest call, the zero time if there was none
-	response T
-	err      error
-}
-
-func newCached[T any](now func() time.Time, call func(context.Context) (T, error)) *cached[T] {
-	return &cached[T]{now: now, call: call, turn: make(chan struct{}, 1)}
-}
-
-// get returns the response of a call at since or later.
-func (c *cached[T]) get(ctx context.Context, since time.Time) (response T, err error) {
+// listSince returns all pods that the kubelet had at since or later.
+func (c *Client) listSince(ctx context.Context, since time.Time) ([]*podresourcesv1.PodResources, error) {
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():
-		return response, errNoAnswer
+		return nil, errNoAnswer
 	}
 	defer func() {
 		<-c.turn
 	}()
 	if !c.asked.IsZero() && !c.asked.Before(since) {
-		return c.response, c.err
+		return c.pods, c.err
 	}
 	c.asked = c.now()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	c.response, c.err = c.call(limited)
+	c.pods, c.err = c.list(limited)
 	if ctx.Err() != nil {
 		c.asked = time.Time{} // others may wait longer than this caller
-		return response, errNoAnswer
+		return nil, errNoAnswer
 	}
 	if c.err != nil {
-		c.err = fmt.Errorf("the kubelet's PodResources API is unavailable: %w", c.err)
+		c.err = unavailable(c.err)
 	}
-	return c.response, c.err
+	return c.pods, c.err
 }
 
-// list returns all pods that the kubelet has.
-func (c *Client) list(ctx context.Context) ([]*podresourcesv1.PodResources, error) {
+// unavailable is the error of a call that failed.
+func unavailable(err error) error {
+	return fmt.Errorf("the kubelet's PodResources API is unavailable: %w", err)
+}
+
+// query returns all pods that the kubelet has.
+func (c *Client) query(ctx context.Context) ([]*podresourcesv1.PodResources, error) {
 	var resp *podresourcesv1.ListPodResourcesResponse
 	err := c.call(ctx, "List", func(api podresourcesv1.PodResourcesListerClient) (err error) {
 		resp, err = api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
@@ -182,16 +171,18 @@ func (held Holders) add(name, id string, h Holder) {
 	}
 }
 
-// listAllocatable returns the allocatable IDs of every resource. The kubelet has an entry for each NUMA
-// node of a device, so an ID may be named several times.
-func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, error) {
+// Allocatable returns the IDs that the kubelet could allocate, held or not, by resource name, sorted. The
+// kubelet has an entry for each NUMA node of a device, so an ID may be named several times.
+func (c *Client) Allocatable(ctx context.Context) (map[string][]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	var resp *podresourcesv1.AllocatableResourcesResponse
 	err := c.call(ctx, "GetAllocatableResources", func(api podresourcesv1.PodResourcesListerClient) (err error) {
 		resp, err = api.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{})
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, unavailable(err)
 	}
 	allocatable := map[string][]string{}
 	for _, d := range resp.GetDevices() {

@@ -82,7 +82,7 @@ func TestUnavailable(t *testing.T) {
 		if held, err := c.Holders(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), want) || held != nil {
 			t.Errorf("%s: got %v, %v, want %q", when, held, err, want)
 		}
-		if ids, err := c.Allocatable(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), want) || ids != nil {
+		if ids, err := c.Allocatable(t.Context()); err == nil || !strings.Contains(err.Error(), want) || ids != nil {
 			t.Errorf("%s: got %v, %v, want %q", when, ids, err, want)
 		}
 	}
@@ -142,16 +142,17 @@ func TestCachedAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		calls, answer := 0, make(chan int)
-		c := newCached(time.Now, func(context.Context) (int, error) {
+		c := New("", nil)
+		c.list = func(context.Context) ([]*podresourcesv1.PodResources, error) {
 			calls++
-			return <-answer, nil
-		})
+			return make([]*podresourcesv1.PodResources, <-answer), nil
+		}
 		start := time.Now()
 		var group sync.WaitGroup
 		for range 3 {
 			group.Go(func() {
-				if n, err := c.get(t.Context(), start); n != 1 || err != nil {
-					t.Errorf("%d, %v; want the first answer", n, err)
+				if pods, err := c.listSince(t.Context(), start); len(pods) != 1 || err != nil {
+					t.Errorf("%d, %v; want the first answer", len(pods), err)
 				}
 			})
 		}
@@ -159,12 +160,12 @@ func TestCachedAnswers(t *testing.T) {
 		time.Sleep(time.Second)
 		late, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := c.get(late, start); err != errNoAnswer {
+		if _, err := c.listSince(late, start); err != errNoAnswer {
 			t.Errorf("%v; want %v", err, errNoAnswer)
 		}
 		group.Go(func() { // the running call is too old
-			if n, err := c.get(t.Context(), start.Add(time.Second)); n != 2 || err != nil {
-				t.Errorf("%d, %v; want the second answer", n, err)
+			if pods, err := c.listSince(t.Context(), start.Add(time.Second)); len(pods) != 2 || err != nil {
+				t.Errorf("%d, %v; want the second answer", len(pods), err)
 			}
 		})
 		synctest.Wait()
@@ -172,8 +173,8 @@ func TestCachedAnswers(t *testing.T) {
 		synctest.Wait()
 		answer <- 2
 		group.Wait()
-		if n, _ := c.get(t.Context(), start); n != 2 || calls != 2 {
-			t.Errorf("%d after %d calls; want the latest answer, and two calls", n, calls)
+		if pods, _ := c.listSince(t.Context(), start); len(pods) != 2 || calls != 2 {
+			t.Errorf("%d after %d calls; want the latest answer, and two calls", len(pods), calls)
 		}
 	})
 }
@@ -187,7 +188,7 @@ func TestLongAnswer(t *testing.T) {
 		f.devices = append(f.devices, &podresourcesv1.ContainerDevices{ResourceName: "example.com/gpu", DeviceIds: []string{"0000:00:00.0"}})
 	}
 	c := serve(t, f)
-	if _, err := c.listAllocatable(t.Context()); err != nil {
+	if _, err := c.Allocatable(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -52,6 +53,15 @@ func Read(path string, limit int64) ([]byte, error) {
 		err = nil
 	}
 	return data[:n], err
+}
+
+// ReadJSON decodes a file of at most limit bytes, see Read.
+func ReadJSON(path string, limit int64, into any) error {
+	text, err := Read(path, limit)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
 }
 
 // check returns an error unless a file is regular and has at most limit bytes.
