@@ -62,7 +62,7 @@ func (r *WhyReport) Table(w io.Writer, _ bool) error {
 	}
 	// Rules only know what the nodes and the API server report.
 	if len(r.Reasons) == 0 {
-		cli.Wrap(w, "", "no reason found: the nodes offer what the pod requests, and report no problem of its devices; kubectl describe pod shows what the kubelet and the runtime say")
+		cli.Wrap(w, "", "nothing is wrong with its devices: the nodes offer what the pod requests, and report no problem; kubectl describe pod shows what the kubelet and the runtime say")
 	}
 	for _, line := range r.Unread {
 		cli.Wrap(w, "", "not known: "+line)
