@@ -118,7 +118,7 @@ CHART_VERSION = $(shell sed -n 's/^appVersion: //p' deploy/helm/generic-dp/Chart
 e2e-cluster: build plugin ## deploy/ and the chart on a real cluster; NEXT=1 adds the next version of Kubernetes
 	test/e2e/deps.sh --cluster $(if $(NEXT),--next)
 	VERSION=$(CHART_VERSION) OUT=dist/e2e hack/release.sh all
-	$(GO) tool -modfile=hack/release/go.mod -n crane >/dev/null # the tests publish where no module can be downloaded
+	$(GO) tool -modfile=hack/release/go.mod crane version >/dev/null # the tests publish where no module can be downloaded
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=$(NEXT) $(GO) test -count=1 -vet=off -timeout 40m -parallel 4 -tags cluster ./cluster
 	$(if $(NEXT),cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -run TestRollout/v1.37 ./node)
 

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -21,6 +22,14 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 	"github.com/generic-dp/generic-dp/test/e2e/product"
 )
+
+// goEnv is a variable of the go command, for one that runs with another home directory and without a network.
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	value, err := exec.Command("go", "env", name).Output()
+	must(t, err)
+	return name + "=" + strings.TrimSpace(string(value))
+}
 
 // TestRelease is the first hour with a release: it is published to a registry, signed, and
 // installed from there with the configuration of init on a host with a stick. Only the
@@ -42,7 +51,7 @@ func TestRelease(t *testing.T) {
 		return out
 	}
 
-	published := run("/usr/bin/env", "VERSION="+version, "OUT="+product.Repository("dist", "e2e"),
+	published := run("/usr/bin/env", goEnv(t, "GOMODCACHE"), goEnv(t, "GOCACHE"), "VERSION="+version, "OUT="+product.Repository("dist", "e2e"),
 		"PATH="+filepath.Dir(c.Tool("helm"))+":"+os.Getenv("PATH"), product.Repository("hack", "publish.sh"), address)
 	found := regexp.MustCompile(`(?m)^image=(\S+)\nchart=(\S+)$`).FindStringSubmatch(published)
 	if found == nil {
