@@ -12,9 +12,11 @@ trap 'rm -rf "$layout"' EXIT
 tar -xf "$OUT/generic-dp-image.tar" -C "$layout"
 image=$(go tool -modfile=hack/release/go.mod crane push "$layout" "$registry/generic-dp/generic-dp:$VERSION")
 plain=()
-[[ $registry != 127.0.0.1:* ]] || plain=(--plain-http)
+# A registry of the own network may have no certificate: crane tries HTTP there by itself.
+[[ ! $registry =~ ^(localhost|127\.|10\.|192\.168\.|172\.(1[6-9]|2[0-9]|3[01])\.) ]] || plain=(--plain-http)
 charts=$registry/generic-dp/charts
-digest=$(helm push "${plain[@]}" "$OUT/generic-dp-${VERSION#v}.tgz" "oci://$charts" 2>&1 | sed -n 's/^Digest: //p')
+log=$(helm push "${plain[@]}" "$OUT/generic-dp-${VERSION#v}.tgz" "oci://$charts" 2>&1) || { echo "$log" >&2; exit 1; }
+digest=$(sed -n 's/^Digest: //p' <<<"$log")
 [[ -n $digest ]] || { echo "helm has not printed the digest of the chart" >&2; exit 1; }
 echo "image=$image"
 echo "chart=$charts/generic-dp@$digest"

@@ -78,6 +78,12 @@ type Offer struct {
 	Problem string
 }
 
+// IsOther reports whether two offers certainly are different USB devices, although they may have the same
+// port. An offer from a file has no names, but its places may have its serial number.
+func (o *Offer) IsOther(other *Offer) bool {
+	return HaveOtherSerials(slices.Concat(o.Names, o.Places), slices.Concat(other.Names, other.Places))
+}
+
 // OfferedNode is a device node to inject into a container.
 type OfferedNode struct {
 	// HostPath is the current path of the node, "/dev/ttyUSB1".

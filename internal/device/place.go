@@ -59,6 +59,9 @@ func OwnPlace(id string) string { return ownMark + id }
 // IsOwnPlace reports whether a place is of a device that uses nothing of the host.
 func IsOwnPlace(place string) bool { return strings.HasPrefix(place, ownMark) }
 
+// IsGroupPlace reports whether a place is an IOMMU group.
+func IsGroupPlace(place string) bool { return strings.HasPrefix(place, groupMark) }
+
 // HardwareOf returns the place of the hardware of a node, and other places as they are.
 func HardwareOf(place string) string {
 	hardware, _, _ := strings.Cut(place, nodeMark)

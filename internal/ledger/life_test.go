@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,6 +158,9 @@ func (l *life) step() {
 				l.t.Errorf("%s of %s is in a container: offered %t, healthy %t, present %t", e.Offer.ID, res.Name, offered, e.Healthy, e.Present)
 			case e.Offer.NetsInContainer && l.known && l.held[e.Offer.ID] != res.Name:
 				l.t.Errorf("%s of %s is in a container that does not hold it", e.Offer.ID, res.Name)
+			}
+			if strings.HasPrefix(e.Reason, reasonRenamed) {
+				l.t.Errorf("%s of %s is %s, which is another device", e.Offer.ID, res.Name, e.Reason)
 			}
 			if e.Healthy == (e.Reason != "") {
 				l.t.Errorf("%s of %s: healthy %t for the reason %q", e.Offer.ID, res.Name, e.Healthy, e.Reason)

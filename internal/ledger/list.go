@@ -46,7 +46,7 @@ func (t *transition) finish() (State, Output) {
 }
 
 // complete reports whether no device of a resource is awaited any more: all hardware could be read, and each
-// remembered device is present or withheld, or the time is up.
+// remembered device is present or superseded, or the time is up.
 func (t *transition) complete(config *Resource, ids []string) bool {
 	deadline := t.in.Start.Add(completeAfter)
 	isOver := config.Refuse != "" || !t.in.Now.Before(deadline)
@@ -55,7 +55,8 @@ func (t *transition) complete(config *Resource, ids []string) bool {
 	}
 	isAwaited := config.MatchIncomplete || len(t.in.UnreadHardware) > 0
 	for _, id := range ids {
-		mayComeSoon := t.records[id].phase.mayComeSoon() && t.withheld[id] == ""
+		_, isSuperseded := t.superseded[id]
+		mayComeSoon := t.records[id].phase.mayComeSoon() && !isSuperseded
 		isAwaited = isAwaited || mayComeSoon
 	}
 	if isAwaited {
@@ -106,9 +107,10 @@ func (t *transition) addChange(id string, rec record, hasLeft bool) {
 func (t *transition) reason(rec record) string {
 	id := rec.offer.ID
 	config := t.configs[rec.resource]
+	superseded, isSuperseded := t.superseded[id]
 	switch {
-	case !rec.phase.isPresent() && t.withheld[id] != "":
-		return t.withheld[id]
+	case !rec.phase.isPresent() && isSuperseded:
+		return superseded.reason
 	case config.Refuse != "":
 		return config.Refuse
 	}
@@ -126,11 +128,11 @@ func (t *transition) reason(rec record) string {
 	}
 }
 
-// isWithheld reports whether a listed device is in order, but its resource does not offer it any more, or
-// not now.
+// isWithheld reports whether a listed device is in order and only waits to be offered by
+// another resource or under another ID.
 func (t *transition) isWithheld(id string, rec record) bool {
-	isWithheld := t.withheld[id] != "" || rec.phase == unselected
-	return !rec.phase.isPresent() && isWithheld && t.in.Failing[id] == ""
+	superseded, isSuperseded := t.superseded[id]
+	return !rec.phase.isPresent() && isSuperseded && t.in.Failing[superseded.by] == ""
 }
 
 // Slots returns the slots of an entry as listed to the kubelet.

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -55,9 +54,9 @@ type transition struct {
 	// contested are the offers of devices that another resource lists, whose hardware a
 	// container holds in another way, or for which the lists have no room.
 	contested []match
-	// withheld is why listed devices are not present although they are offered, by ID: through another
-	// resource, or while a container holds their hardware in another way.
-	withheld map[string]string
+	// superseded are the absent devices that do not return as they are listed although their hardware is
+	// present, by ID.
+	superseded map[string]supersession
 	// taken is what the lists take of the budget, and isFull is set if absent devices take too much of it.
 	taken   int
 	isFull  bool
@@ -71,15 +70,22 @@ type match struct {
 	offer  *device.Offer
 }
 
+// supersession is why an absent device does not return as it is listed.
+type supersession struct {
+	// by is the ID under which its hardware is offered.
+	by     string
+	reason string
+}
+
 // open begins a transition. It copies the changeable parts of the state.
 func (s State) open(in Input) *transition {
 	t := &transition{
-		in:       in,
-		isFirst:  !s.started,
-		records:  make(map[string]record, len(s.records)),
-		configs:  map[string]*Resource{},
-		withheld: map[string]string{},
-		waiting:  map[string][]Waiting{},
+		in:         in,
+		isFirst:    !s.started,
+		records:    make(map[string]record, len(s.records)),
+		configs:    map[string]*Resource{},
+		superseded: map[string]supersession{},
+		waiting:    map[string][]Waiting{},
 	}
 	for i := range in.Resources {
 		t.addResource(&in.Resources[i])
@@ -130,8 +136,12 @@ func (t *transition) match() {
 			}
 		}
 	}
+	isAbsent := func(id string, rec record) bool {
+		return !isMatched[rec.resource+" "+id]
+	}
+	t.findRenamed(isAbsent)
 	for id, rec := range t.records {
-		if !isMatched[rec.resource+" "+id] {
+		if isAbsent(id, rec) {
 			t.put(id, t.unmatched(id, rec))
 		}
 	}
@@ -144,11 +154,16 @@ func (t *transition) matchOffer(m match) {
 		return
 	}
 	t.contested = append(t.contested, m)
+	if reason == "" {
+		return
+	}
 	id := m.offer.ID
-	if reason != "" && t.records[id].resource != m.config.Name {
+	if t.records[id].resource != m.config.Name {
 		reason = reasonTakenOver + m.config.Name
 	}
-	t.withheld[id] = cmp.Or(t.withheld[id], reason)
+	if _, isKnown := t.superseded[id]; !isKnown {
+		t.superseded[id] = supersession{by: id, reason: reason}
+	}
 }
 
 // unmatched returns the record of an unmatched device.
@@ -159,8 +174,8 @@ func (t *transition) unmatched(id string, rec record) record {
 	if isConfigured && rec.phase.isPresent() && isUnread {
 		return rec // it may still be present
 	}
-	isWithheld := t.withheld[id] != ""
-	if isConfigured && !isWithheld && t.inContainer(id, &rec) {
+	_, isSuperseded := t.superseded[id]
+	if isConfigured && !isSuperseded && t.inContainer(id, &rec) {
 		rec.offer = movedOffer(rec.offer)
 		rec.phase = ready
 		rec.since = time.Time{}
@@ -327,7 +342,8 @@ func (t *transition) expired(id string, rec record) bool {
 		return false
 	}
 	after := t.leaveAfter()
-	isRemoved := t.configs[rec.resource].Refuse == "" && t.withheld[id] == "" && rec.phase != unselected
+	_, isSuperseded := t.superseded[id]
+	isRemoved := t.configs[rec.resource].Refuse == "" && !isSuperseded && rec.phase != unselected
 	if isRemoved && !t.isFull {
 		after = forgetAfter
 	}
@@ -365,4 +381,47 @@ func (t *transition) blockedBy(m match) string {
 		return ""
 	}
 	return t.blocked(m.config.Name, m.offer)
+}
+
+// findRenamed finds the listed devices without an offer whose hardware is offered under another ID, by
+// their places. A device that several resources may offer has another ID in each of them.
+func (t *transition) findRenamed(isAbsent func(id string, rec record) bool) {
+	at := map[string][]match{} // by the place of the hardware
+	for _, name := range t.names {
+		config := t.configs[name]
+		for i := range config.Offers {
+			o := &config.Offers[i]
+			for _, place := range o.Places {
+				hardware := device.HardwareOf(place)
+				at[hardware] = append(at[hardware], match{config, o})
+			}
+		}
+	}
+	for id, rec := range t.records {
+		if !isAbsent(id, rec) {
+			continue
+		}
+		for _, place := range rec.offer.Places {
+			offers := at[device.HardwareOf(place)]
+			i := slices.IndexFunc(offers, rec.isRenamedTo)
+			if i >= 0 {
+				by := offers[i].offer.ID
+				reason := reasonToBeRenamed
+				if _, isListed := t.records[by]; isListed {
+					reason = reasonRenamed
+				}
+				t.superseded[id] = supersession{by: by, reason: reason + by}
+				break
+			}
+		}
+	}
+}
+
+// isRenamedTo reports whether an offer is the device under another ID. Nodes of the same
+// hardware may be different devices, and so are the functions of an IOMMU group.
+func (rec record) isRenamedTo(m match) bool {
+	hardware := slices.DeleteFunc(slices.Clone(rec.offer.Places), device.IsGroupPlace)
+	isSame := device.SameHardware(hardware, m.offer.Places) && !rec.offer.IsOther(m.offer)
+	isOwn := m.config.Name == rec.resource || !m.offer.Shared && !m.offer.Exclusive
+	return m.offer.ID != rec.offer.ID && isSame && isOwn
 }

@@ -10,23 +10,20 @@ import (
 // container holds them, and no longer.
 func TestADeviceWithAnotherIdentity(t *testing.T) {
 	t.Parallel()
-	h := newMachine(t)
-	h.plugged = true
-	h.at(0, res("r", dev("x", "a"), dev("y", "b")))
+	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "b")))
 	h.held = map[string]string{"x": "r"}
 	h.aliases = map[string][]string{"group": {"x", "y"}}
 	group := dev("group", "a", "b")
-	group.Hardware = "" // it is several
 	group.Places = []string{"devices/x", "devices/y"}
 	edited := res("r", group)
-	h.at(s, edited).shows(list{"r": {"x": ReasonUnselected, "y": ReasonUnselected}}).wakes(m + s)
+	h.at(s, edited).shows(list{"r": {"x": "to be listed as group", "y": "to be listed as group"}}).wakes(m + s)
 	equal(t, "waiting", []Waiting{{ID: "group", Reason: "held as x through r"}}, h.resource("r").Waiting)
 	for _, e := range h.resource("r").Devices {
 		if !e.Withheld {
 			t.Errorf("%s is not in order: claims to it are evicted", e.Offer.ID)
 		}
 	}
-	h.at(m+s, edited).shows(list{"r": {"x": ReasonUnselected}}).awaits(true)
+	h.at(m+s, edited).shows(list{"r": {"x": "to be listed as group"}}).awaits(true)
 	h.held = nil
 	h.at(2*m, edited).shows(list{"r": {"group": ReasonSettling}})
 	h.at(2*m+s, edited).shows(list{"r": {"group": ok}}).awaits(false)
@@ -56,13 +53,13 @@ func TestADeviceWithItsFormerIdentity(t *testing.T) {
 	h.at(s, res("r")).shows(list{"r": {"serial": ReasonGone}})
 	h.held["port"] = "r"
 	h.aliases = map[string][]string{"serial": {"port"}}
-	h.at(2*s, res("r", port)).shows(list{"r": {"serial": ReasonGone, "port": ok}})
-	h.at(3*s, res("r", serial)).shows(list{"r": {"serial": "held as port through r", "port": ReasonGone}}).awaits(true)
+	h.at(2*s, res("r", port)).shows(list{"r": {"serial": "now listed as port", "port": ok}})
+	h.at(3*s, res("r", serial)).shows(list{"r": {"serial": "held as port through r", "port": "now listed as serial"}}).awaits(true)
 	if h.resource("r").Devices[1].Present {
 		t.Error("the device counts as present: its link would be restored")
 	}
 	delete(h.held, "port")
-	h.at(4*s, res("r", serial)).shows(list{"r": {"serial": ok, "port": ReasonGone}})
+	h.at(4*s, res("r", serial)).shows(list{"r": {"serial": ok, "port": "now listed as serial"}})
 }
 
 func TestASharedDeviceIsListedByEachResource(t *testing.T) {

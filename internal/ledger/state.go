@@ -24,6 +24,8 @@ const (
 	ReasonSlotRetired = "slot retired: count was lowered"
 	ReasonRemoved     = "resource was removed from the configuration"
 	reasonTakenOver   = "to be offered by " // and the name of the resource
+	reasonRenamed     = "now listed as "    // and the ID
+	reasonToBeRenamed = "to be listed as "  // and the ID
 )
 
 const (
@@ -114,8 +116,9 @@ type Entry struct {
 	Reason string
 	// Present is set if the device is matched, or its interfaces are in a container.
 	Present bool
-	// Withheld is set if the device is Unhealthy although it works: no match of its resource selects it
-	// under its ID any more, or a container holds its hardware in another way.
+	// Withheld is set if the device is Unhealthy although it works: another resource, or the
+	// same resource under another ID, offers its hardware or waits to do so, or a container holds
+	// its hardware in another way.
 	Withheld bool
 	// NetsMissing is set if interfaces of the device are not on the host and no container holds it.
 	NetsMissing bool

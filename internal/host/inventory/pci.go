@@ -255,16 +255,16 @@ func (c *scan) readMDevs() {
 			Type:       d.LinkBase("mdev_type"),
 			IOMMUGroup: d.LinkBase("iommu_group"),
 		}
-		// It was removed after the listing.
-		if !c.sysfs.Exists(e.Path) {
-			continue
-		}
-		c.ended(d)
 		if m.Type != "" {
 			// Types are in the parent device (create_mdev_supported_type in
 			// drivers/vfio/mdev/mdev_sysfs.c).
 			m.Name = c.attr(up(e.Path)+"/mdev_supported_types/"+m.Type, "name")
 		}
+		// It was removed after the listing.
+		if !c.sysfs.Exists(e.Path) {
+			continue
+		}
+		c.ended(d)
 		c.add(&device.Hardware{
 			Bus:  device.MDevBus,
 			Path: e.Path,

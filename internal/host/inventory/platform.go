@@ -165,7 +165,7 @@ func (c *scan) firmwareNode(dir string) string {
 	d := c.sysfs.Dir(dir)
 	defer c.ended(d)
 	_, node, isInTree := strings.Cut(d.Link("of_node"), "/devicetree/base/")
-	if isInTree {
+	if isInTree || d.Err() != nil {
 		return node
 	}
 	name := d.LinkBase("firmware_node")
