@@ -233,7 +233,7 @@ func TestFold(t *testing.T) {
 	if msr := find(t, all, "/dev/cpu/*/msr"); !msr.Refused || len(msr.Nodes) != 256 {
 		t.Errorf("%d nodes of CPUs, refused %v", len(msr.Nodes), msr.Refused)
 	}
-	for name, want := range map[string]bool{"cali3d0f1a2b4c5": true, "veth0a1b2c3": true, "0000:00:14.0": false} {
+	for name, want := range map[string]bool{"cali*": true, "veth*": true, "0000:00:14.0": false} {
 		if got := find(t, all, name).InUse != ""; got != want {
 			t.Errorf("%s is in use: %v", name, got)
 		}

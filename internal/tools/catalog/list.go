@@ -166,9 +166,9 @@ func compareNames(a, b Device) int {
 
 // withoutHardware lists nodes and network interfaces without hardware. Nodes that only differ in their
 // numbers and that no resource has, such as the terminals of a console or thousands of volumes, are one
-// entry.
+// entry. So are the host's ends of the interfaces of containers, whose names have a hexadecimal number.
 func (c *Catalog) withoutHardware(offers owners) []Device {
-	numbers := regexp.MustCompile("[0-9]+")
+	numbers := regexp.MustCompile("^(cali|veth|lxc|eni)[0-9a-f]+|[0-9]+")
 	var list []Device
 	entries := map[string]int{} // by name and use
 	for _, n := range slices.Concat(c.snap.Nodes, c.snap.Nets) {
@@ -176,7 +176,7 @@ func (c *Catalog) withoutHardware(offers owners) []Device {
 			continue
 		}
 		d := c.describeNode(n, offers)
-		name := numbers.ReplaceAllString(n.Path, "*")
+		name := numbers.ReplaceAllString(n.Path, "$1*")
 		// An interface in use and a free one never share an entry.
 		at, isKnown := entries[name+"\n"+d.InUse]
 		if isKnown && len(d.Offers) == 0 && len(list[at].Offers) == 0 {
