@@ -18,8 +18,9 @@ import (
 )
 
 // load loads and validates the configuration at a path in the same way as serve. The path "-" is
-// standard input. A manifest that contains a configuration is accepted as well. The error is config.Problems if the configuration is invalid or needs a permission that
-// --allow does not give, and wraps fs.ErrNotExist if there is no such file.
+// standard input. A manifest that contains a configuration is accepted as well. The error is
+// config.Problems if the configuration is invalid or needs a permission that --allow does not give, and
+// wraps fs.ErrNotExist if there is no such file.
 func (f *flags) load(path string) (*config.Config, error) {
 	cfg, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -105,11 +105,11 @@ func readNet(fs sysfs.FS, dir string) (n netInterface, err error) {
 	}
 	n.devPort = d.Number("dev_port")
 	n.devID = d.HexNumber("dev_id")
-	device := fs.Dir(above)
-	n.driver = device.LinkBase("driver")
+	hardware := fs.Dir(above)
+	n.driver = hardware.LinkBase("driver")
 	var uppersErr error
 	n.uppers, uppersErr = netUppers(fs, dir, n.master)
-	return n, errors.Join(d.Err(), device.Err(), uppersErr)
+	return n, errors.Join(d.Err(), hardware.Err(), uppersErr)
 }
 
 // netUppers returns the targets of the links upper_* of an interface, except for its

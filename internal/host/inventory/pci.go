@@ -264,7 +264,7 @@ func (c *scan) readMDevs() {
 		if !c.sysfs.Exists(e.Path) {
 			continue
 		}
-		c.ended(d)
+		c.report(d)
 		c.add(&device.Hardware{
 			Bus:  device.MDevBus,
 			Path: e.Path,

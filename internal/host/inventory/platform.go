@@ -47,7 +47,7 @@ func (c *scan) platformDir(node string) (dir, subsystem string) {
 	for dir := up(node); dir != ""; dir = up(dir) {
 		d := c.sysfs.Dir(dir)
 		subsystem := d.LinkBase("subsystem")
-		c.ended(d)
+		c.report(d)
 		if !slices.Contains(firmwareBuses, subsystem) {
 			continue
 		}
@@ -163,7 +163,7 @@ func (c *scan) label(n *device.Node) string {
 // (Documentation/ABI/testing/sysfs-firmware-ofw and sysfs-bus-acpi).
 func (c *scan) firmwareNode(dir string) string {
 	d := c.sysfs.Dir(dir)
-	defer c.ended(d)
+	defer c.report(d)
 	_, node, isInTree := strings.Cut(d.Link("of_node"), "/devicetree/base/")
 	if isInTree || d.Err() != nil {
 		return node

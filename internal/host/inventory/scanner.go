@@ -244,20 +244,20 @@ func (c *scan) onBus(bus device.Bus) []sysfs.Entry {
 // busDir is the directory of the devices on a bus.
 func busDir(bus device.Bus) string { return "bus/" + string(bus) + "/devices" }
 
-// ended records the errors of reads as problems of their directory.
-func (c *scan) ended(d *sysfs.Dir) { c.problems.add(d.Path, d.Err()) }
+// report records the errors of reads as problems of their directory.
+func (c *scan) report(d *sysfs.Dir) { c.problems.add(d.Path, d.Err()) }
 
 // number reads a number that a device may have, or -1.
 func (c *scan) number(dir, name string) int {
 	d := c.sysfs.Dir(dir)
-	defer c.ended(d)
+	defer c.report(d)
 	return d.Number(name)
 }
 
 // attr reads an attribute that a device may have.
 func (c *scan) attr(dir, name string) string {
 	d := c.sysfs.Dir(dir)
-	defer c.ended(d)
+	defer c.report(d)
 	return d.Attr(name)
 }
 
