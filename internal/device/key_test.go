@@ -2,6 +2,7 @@ package device
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"testing"
 )
@@ -92,7 +93,7 @@ func TestKeysAreDifferentWithinHardware(t *testing.T) {
 	}{
 		{"same index twice", []leaf{{"ttyUSB0", "tty", 0, 0}, {"ttyUSB1", "tty", 0, 0}}, map[string]string{"ttyUSB0": "if00:ttyUSB", "ttyUSB1": "if00:ttyUSB.1"}},
 		{"some without an index", []leaf{{"ttyUSB0", "tty", 0, -1}, {"ttyUSB1", "tty", 0, 0}}, map[string]string{"ttyUSB0": "if00:ttyUSB.1", "ttyUSB1": "if00:ttyUSB"}},
-		{"absurd index", []leaf{{"ttyUSB0", "tty", 0, 1 << 40}}, map[string]string{"ttyUSB0": "if00:ttyUSB"}},
+		{"absurd index", []leaf{{"ttyUSB0", "tty", 0, math.MaxInt}}, map[string]string{"ttyUSB0": "if00:ttyUSB"}},
 		{"one stem after trimming", []leaf{{"apex0", "apex", -1, -1}, {"apex_0", "apex", -1, -1}}, map[string]string{"apex0": "apex", "apex_0": "apex-xcts0dpjp9p"}},
 		{"a node that is called bus", []leaf{{"001", "usb", -1, -1}, {"bus0", "misc", -1, -1}}, map[string]string{"001": "bus", "bus0": "bus-x0jg2fp4p18"}},
 		{"a stem that ends in a number", []leaf{{"spidev0.1", "spidev", -1, -1}, {"spidev1.1", "spidev", -1, -1}}, map[string]string{"spidev0.1": "spidev.1.0", "spidev1.1": "spidev.1.1"}},
