@@ -46,7 +46,7 @@ TEST = shm=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1); \
 	GENERIC_DP_SCRIPTS_BIN=$(CURDIR)/$(BIN) $(GO) test -timeout 15m -vet=off -p $$((2 * $$(nproc))) -tags $(TAGS)
 
 # Packages with goroutines.
-CONCURRENT = . ./internal/agent/... ./internal/kubelet/... ./internal/host/health ./internal/holds ./internal/host/inventory ./internal/status ./internal/sys/... ./internal/tools/evict ./internal/tools/plugin
+CONCURRENT = . ./internal/agent/... ./internal/kubelet/... ./internal/host/health ./internal/holds ./internal/host/inventory ./internal/status ./internal/sys/... ./internal/tools/plugin ./cmd/generic-dp-evict
 
 test: build plugin ## unit tests; fuzz targets with their known inputs
 	@$(TEST) ./...

@@ -1,6 +1,13 @@
-// Command generic-dp-evict evicts the pods of a cluster whose devices are unhealthy, so that they
-// are scheduled again. It runs once in a cluster, not on each node: evict.enabled in the values of
-// the chart creates a Deployment. See docs/pods.md and package evict.
+// Command generic-dp-evict evicts the pods of a cluster whose devices are Unhealthy, so that their
+// controllers replace them on healthy ones. It reads allocatedResourcesStatus of pods, which kubelets
+// since 1.36 fill in from the health that any device plugin or DRA driver reports.
+//
+// It runs once in a cluster, not on each node: evict.enabled in the values of the chart creates a
+// Deployment. There is no leader election: a second instance would evict pods that are already
+// terminating, which changes nothing. See docs/pods.md.
+//
+// Two goroutines share a tracker: one follows a watch of all pods and records their devices, and one
+// sleeps until the tracker says that an eviction is due.
 package main
 
 import (
@@ -18,7 +25,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/sys/limits"
-	"github.com/generic-dp/generic-dp/internal/tools/evict"
 )
 
 // version is set by the linker: -X main.version=v1.2.3. A plain go build leaves it "unknown".
@@ -31,7 +37,7 @@ cluster needs one instance, in a pod whose service account may watch pods, evict
 events: evict.enabled in the chart's values.
 
 PodDisruptionBudgets are honoured. A pod with the annotation
-` + evict.Annotation + `: "false" is never evicted, and a device that appears
+` + annotation + `: "false" is never evicted, and a device that appears
 and disappears evicts at most one pod in ten minutes.
 
 Flags:
@@ -47,7 +53,7 @@ func main() {
 // run is the whole program. It returns the exit status: 0 after a signal or for --help, 1 for a
 // failure, and 2 for an invalid command line.
 func run(ctx context.Context, args []string, stderr io.Writer) int {
-	o := evict.Options{}
+	o := options{}
 	log := slog.HandlerOptions{}
 	var level slog.Level
 	var listen, format string
@@ -59,7 +65,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	}
 	flags.DurationVar(&o.After, "after", 30*time.Second, "how long a device must be unhealthy before its pod is evicted, at least 1s")
 	flags.IntVar(&o.PerMinute, "per-minute", 10, "maximum number of evictions in a minute, at least 1")
-	flags.BoolVar(&o.OptIn, "opt-in", false, "evict only pods with the annotation "+evict.Annotation+`: "true"`)
+	flags.BoolVar(&o.OptIn, "opt-in", false, "evict only pods with the annotation "+annotation+`: "true"`)
 	flags.StringVar(&listen, "listen", ":9418", "address of /metrics, /healthz and /readyz; empty for none")
 	flags.StringVar(&format, "log-format", "text", "text or json")
 	flags.TextVar(&level, "log-level", slog.LevelInfo, "debug, info, warn or error")
@@ -88,7 +94,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 
 // check returns the first problem of the command line. Zero would evict a pod for a device that is
 // only unhealthy for a moment, or evict nothing.
-func check(flags *flag.FlagSet, o evict.Options, format string) error {
+func check(flags *flag.FlagSet, o options, format string) error {
 	switch {
 	case flags.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
@@ -103,7 +109,7 @@ func check(flags *flag.FlagSet, o evict.Options, format string) error {
 }
 
 // serve evicts pods until ctx is cancelled.
-func serve(ctx context.Context, o evict.Options, listen string) error {
+func serve(ctx context.Context, o options, listen string) error {
 	if os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
 		return errors.New("no API server: generic-dp-evict only runs in a pod\n  hint: evict.enabled = true in the chart's values creates a Deployment")
 	}
@@ -119,5 +125,5 @@ func serve(ctx context.Context, o evict.Options, listen string) error {
 	limits.Memory()
 	o.Log.Info("starting", "version", version, "after", o.After, "per_minute", o.PerMinute, "opt_in", o.OptIn)
 	defer o.Log.Info("stopped")
-	return evict.Run(ctx, kubeapi.New(kubeapi.InCluster()), o)
+	return evict(ctx, kubeapi.New(kubeapi.InCluster()), o)
 }

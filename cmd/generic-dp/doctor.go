@@ -16,7 +16,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
-	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -189,7 +189,7 @@ func (d *doctor) others(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	// A kubelet that does not answer is a finding of podResources.
-	listed, err := podresources.New(d.paths.PodResources, nil).Allocatable(ctx)
+	listed, err := kubelet.NewPodResources(d.paths.PodResources, nil).Allocatable(ctx)
 	isKnown := err == nil
 	kinds := d.paths.ForeignSpecs().Read().Kinds
 	for _, r := range d.cfg.Resources {

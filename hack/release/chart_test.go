@@ -217,7 +217,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// The account of evict has exactly the rights that it uses (TestRun in package evict).
+// The account of evict has exactly the rights that it uses (TestRun in cmd/generic-dp-evict).
 func TestEvictRights(t *testing.T) {
 	t.Parallel()
 	rendered := renderTemplates(t, "edge", "{evict: {enabled: true}, dra: {enabled: true}}")["evict.yaml"]

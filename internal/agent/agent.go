@@ -22,10 +22,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
-	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
@@ -137,7 +136,7 @@ type hostWatch struct {
 // podWatch are the sources about pods.
 type podWatch struct {
 	// client asks the kubelet. It keeps answers, so that the loop and the scrapes share calls.
-	client *podresources.Client
+	client *kubelet.PodResources
 	// cgroups says which pods have processes, whatever the kubelet believes.
 	cgroups *cgroup.Tree
 }
@@ -226,7 +225,7 @@ func New(options Options) (_ *Agent, err error) {
 	a.page.metrics.CountLoad(a.found.reading.Err)
 	a.host.specs = watch.NewFiles("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
-	a.pods.client = podresources.New(p.PodResources, a.now)
+	a.pods.client = kubelet.NewPodResources(p.PodResources, a.now)
 	a.pods.cgroups = cgroup.New(p.Cgroup)
 	a.book = a.newBook()
 	a.outputs = newOutputs(options, a.page.problems, a.wake)
@@ -272,7 +271,7 @@ func (a *Agent) showConfig() {
 // sweep removes the sockets of killed instances. It is no error if the directory of the kubelet is
 // missing: the plugins wait for it.
 func (a *Agent) sweep() {
-	swept, err := socket.Sweep(a.options.Paths.KubeletDir)
+	swept, err := kubelet.Sweep(a.options.Paths.KubeletDir)
 	if len(swept) > 0 {
 		a.log.Info("removed stale sockets", "kubelet_dir", a.options.Paths.KubeletDir, "sockets", swept)
 	}
@@ -360,7 +359,7 @@ func (o Options) prepare() error {
 	}
 	// The path of a socket has a maximum length (unix(7)), which is checked before any plugin
 	// starts.
-	if err := socket.CheckDir(p.KubeletDir); err != nil {
+	if err := kubelet.CheckDir(p.KubeletDir); err != nil {
 		return err
 	}
 	_, err := os.Stat(p.KubeletDir)

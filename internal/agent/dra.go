@@ -16,9 +16,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 )
 
@@ -121,8 +121,8 @@ func newDRADriver(a *Agent) *draDriver {
 
 // holders returns the holders of each slot, as far as the kubelet lists them. held has the holders
 // by the names that devices have in the pool of the node.
-func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) map[string][]podresources.Holder {
-	bySlot := map[string][]podresources.Holder{}
+func (d *draDriver) holders(entries []ledger.Entry, held kubelet.Holders) map[string][]kubelet.Holder {
+	bySlot := map[string][]kubelet.Holder{}
 	for _, e := range entries {
 		for i, h := range held[dra.Driver][dra.DeviceName(e.Offer.ID)] {
 			// Claims do not say which slot they use: any numbering will do.
@@ -323,10 +323,10 @@ func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
 // lists returns a function that reports whether the kubelet lists a claim with one of its devices.
 // listed has the holders by the name of the device. Another claim may hold other slots of the
 // device.
-func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
+func lists(listed map[string][]kubelet.Holder) func(cdi.Claim) bool {
 	return func(c cdi.Claim) bool {
 		return slices.ContainsFunc(c.Devices(), func(d device.Ref) bool {
-			return slices.ContainsFunc(listed[dra.DeviceName(d.ID)], func(h podresources.Holder) bool {
+			return slices.ContainsFunc(listed[dra.DeviceName(d.ID)], func(h kubelet.Holder) bool {
 				return h.Namespace == c.Namespace && h.Claim == c.Name
 			})
 		})

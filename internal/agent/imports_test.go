@@ -34,7 +34,7 @@ var groups = []group{
 	{name: "matchers", folders: []string{"matchers"}, imports: []string{"vocabulary", "config"}},
 	{name: "host", folders: []string{"internal/host"}, imports: []string{"vocabulary", "sys"}},
 	{name: "holds", folders: []string{"internal/holds"}, imports: []string{"vocabulary", "sys", "host"}},
-	{name: "decisions", folders: []string{"internal/ledger", "internal/topology"}, imports: []string{"vocabulary", "sys"}},
+	{name: "decisions", folders: []string{"internal/ledger"}, imports: []string{"vocabulary", "sys"}},
 	{name: "cdi", folders: []string{"cdi"}, imports: []string{"vocabulary", "sys"}},
 	{name: "output", folders: []string{"internal/output"}, imports: []string{"vocabulary", "sys", "cdi"}},
 	{name: "kubelet", folders: []string{"internal/kubelet"}, imports: []string{"vocabulary", "sys", "cdi", "holds"}},
@@ -59,9 +59,9 @@ var groups = []group{
 var onlyImporters = map[string][]string{
 	"github.com/BurntSushi/toml":    {"config"},
 	"github.com/jaypipes/ghw":       {"internal/host/inventory"},
-	"k8s.io/kubelet":                {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/testing/kubelettest", "test/floor"},
+	"k8s.io/kubelet":                {"internal/kubelet", "internal/kubelet/dra", "internal/kubelet/plugin", "internal/testing/kubelettest", "test/floor"},
 	"tags.cncf.io":                  {"cdi", "config"},
-	"google.golang.org/grpc":        {"internal/kubelet/dra", "internal/kubelet/plugin", "internal/kubelet/podresources", "internal/kubelet/socket", "internal/testing/kubelettest", "test/floor"},
+	"google.golang.org/grpc":        {"internal/kubelet", "internal/kubelet/dra", "internal/kubelet/plugin", "internal/testing/kubelettest", "test/floor"},
 	"github.com/spf13/cobra":        {"cmd/generic-dp", "internal/tools/cli", "internal/tools/plugin"},
 	"github.com/coreos/go-systemd":  {"cmd/generic-dp"},
 	"github.com/jaypipes/pcidb":     {"internal/tools/catalog"},
@@ -124,7 +124,7 @@ func TestProgramsAreSeparate(t *testing.T) {
 	t.Parallel()
 	for program, forbidden := range map[string][]string{
 		"generic-dp":         {"internal/tools/importer", "internal/tools/plugin"},
-		"kubectl-generic_dp": {"internal/agent", "internal/host", "internal/kubelet/plugin"},
+		"kubectl-generic_dp": {"internal/agent", "internal/host", "internal/kubelet"},
 	} {
 		out, err := exec.Command("go", "list", "-tags", "grpcnotrace", "-deps", "../../cmd/"+program).Output()
 		must(t, err)

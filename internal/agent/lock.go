@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output"
 	"github.com/generic-dp/generic-dp/internal/sys/files"
@@ -97,7 +97,7 @@ func Clean(p Paths) (removed []string, err error) {
 	removed = append(removed, specs...)
 	errs = append(errs, err)
 	if present(p.KubeletDir) {
-		sockets, err := socket.Sweep(p.KubeletDir)
+		sockets, err := kubelet.Sweep(p.KubeletDir)
 		for _, name := range sockets {
 			removed = append(removed, filepath.Join(p.KubeletDir, name))
 		}

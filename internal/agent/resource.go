@@ -15,7 +15,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/order"
-	"github.com/generic-dp/generic-dp/internal/topology"
 )
 
 // resource is one resource with its plugin. It provides the plugin with devices. It lives as long
@@ -203,7 +202,7 @@ func (p *published) indexOf(id string) (i int, isListed bool) {
 // in any case, and size is the number of slots in all.
 func (r *resource) Prefer(available, must []string, size int) []string {
 	p := r.now.Load()
-	return topology.Prefer(string(p.config.Prefer), p.list, available, must, size)
+	return plugin.Prefer(string(p.config.Prefer), p.list, available, must, size)
 }
 
 // set has the served resources in the order of the configuration, and then the retiring ones. It is

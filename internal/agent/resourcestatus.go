@@ -5,13 +5,13 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
 // status is the state of one resource. now is its published state. held is nil if the holders are unknown.
-func (r *resource) status(now *published, held podresources.Holders) status.Resource {
+func (r *resource) status(now *published, held kubelet.Holders) status.Resource {
 	s := status.Resource{
 		Name:    r.Name,
 		API:     string(config.APIDevicePlugin),

@@ -7,10 +7,10 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/order"
 	"github.com/generic-dp/generic-dp/internal/output"
-	"github.com/generic-dp/generic-dp/internal/topology"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -56,7 +56,7 @@ func (p Paths) Allocate(m *matchers.Offered, size int) (Container, error) {
 			healthy = append(healthy, l.ID)
 		}
 	}
-	slots := topology.Prefer(string(m.Resource.Prefer), listed.list, healthy, nil, size)
+	slots := plugin.Prefer(string(m.Resource.Prefer), listed.list, healthy, nil, size)
 	slices.Sort(slots)
 	c := Container{
 		Slots: slots,

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -84,7 +84,7 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 		Resources: []status.Resource{},
 		Events:    a.page.events.latest(),
 	}
-	var held podresources.Holders // nil if they are unknown
+	var held kubelet.Holders // nil if they are unknown
 	if a.options.CDIOnly {
 		s.Command = "serve --no-kubelet"
 		s.HeldUnknown = "there is no kubelet to ask"

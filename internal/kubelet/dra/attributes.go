@@ -4,7 +4,6 @@ import (
 	"strconv"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 )
 
 // attributes are the attributes of a device for the API. The names resource, id and
@@ -43,7 +42,7 @@ func attributeOf(v device.Typed) attribute {
 	case device.VersionType:
 		return attribute{Version: &v.Text}
 	}
-	text := names.Value(v.Text)
+	text := device.AttributeValue(v.Text)
 	return attribute{String: &text}
 }
 

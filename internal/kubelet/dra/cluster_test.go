@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
@@ -59,9 +59,9 @@ func (c *cluster) create(path string, o anyObject) (out anyObject) {
 // class creates the DeviceClass of a resource.
 func (c *cluster) class(resource string) {
 	c.t.Helper()
-	_, expression, _ := strings.Cut(names.ClassManifest(resource), "expression: ")
+	_, expression, _ := strings.Cut(device.ClassManifest(resource), "expression: ")
 	c.create("/apis/resource.k8s.io/v1/deviceclasses", anyObject{
-		"metadata": anyObject{"name": names.Class(resource)},
+		"metadata": anyObject{"name": device.ClassName(resource)},
 		"spec": anyObject{
 			"extendedResourceName": resource,
 			"selectors":            []any{anyObject{"cel": anyObject{"expression": strings.TrimSpace(expression)}}},

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 const claimsPath = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -75,7 +75,7 @@ func TestClusterEviction(t *testing.T) {
 	c.untilHas("eviction", "stays", "goes")
 	c.class("example.com/held")
 	for _, id := range []string{"stays", "goes"} {
-		c.claim("eviction", id, []any{request("r", names.Class("example.com/held"), fmt.Sprintf("device.attributes[%q].id == %q", Driver, id))})
+		c.claim("eviction", id, []any{request("r", device.ClassName("example.com/held"), fmt.Sprintf("device.attributes[%q].id == %q", Driver, id))})
 		c.untilBound(id)
 	}
 	held = slices.Clone(held)

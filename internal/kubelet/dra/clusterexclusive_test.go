@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // The scheduler allocates a hub or the devices below it, by counters. All slots of the hub can be
@@ -29,7 +29,7 @@ func TestClusterExclusiveDevices(t *testing.T) {
 		t.Fatalf("slices are %+v: want one with devices and one with counters", all)
 	}
 	c.class("example.com/r")
-	class := names.Class("example.com/r")
+	class := device.ClassName("example.com/r")
 	claim := func(name, id string) {
 		t.Helper()
 		c.claim("exclusive", name, []any{request("r", class, fmt.Sprintf("device.attributes[%q].id == %q", Driver, id))})

@@ -7,7 +7,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/holds"
-	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 )
 
 // State is the health of a Device.
@@ -137,7 +136,7 @@ func DeviceName(id string) string {
 		}
 		return '-'
 	}, strings.ToLower(name))
-	return names.Cut(strings.Trim(name, "-"), maxLabel-device.HashLen) + device.HashPart(id)
+	return device.CutLabel(strings.Trim(name, "-"), maxLabel-device.HashLen) + device.HashPart(id)
 }
 
 // hashed reports whether the name of an ID would end like a hash part, "-x" and more. Such an ID

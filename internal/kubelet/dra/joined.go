@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
@@ -56,7 +56,7 @@ func (c *claims) addJoined(ctx context.Context) error {
 // addPods adds the pods that have joined a claim. It forgets the pods that have ended and that no
 // longer have a reservation.
 func (c *claims) addPods(ctx context.Context, own *prepared) (err error) {
-	defer socket.Recovered(c.Log, "pods of a claim", &err)
+	defer kubelet.Recovered(c.Log, "pods of a claim", &err)
 	c.mu.Lock()
 	nobodyJoins := own.IsOwned || own.released
 	c.mu.Unlock()

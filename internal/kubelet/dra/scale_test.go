@@ -18,7 +18,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
@@ -320,7 +319,7 @@ func (f *fleet) schedule(kind string, selector func(i int) string) string {
 			"spec": anyObject{"devices": anyObject{"requests": []any{anyObject{
 				"name": "a",
 				"exactly": anyObject{
-					"deviceClassName": names.Class("example.com/a"),
+					"deviceClassName": device.ClassName("example.com/a"),
 					"selectors":       []any{anyObject{"cel": anyObject{"expression": selector(i)}}},
 				},
 			}}}},

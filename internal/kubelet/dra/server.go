@@ -16,7 +16,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
@@ -51,7 +51,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		p.claims.followPods(ctx)
 	})
 	for ctx.Err() == nil {
-		own, err := socket.Listen(p.Registry, Driver)
+		own, err := kubelet.Listen(p.Registry, Driver)
 		if err == nil {
 			p.serve(ctx, own, files.Changes())
 			continue
@@ -72,7 +72,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 
 // serve serves on a socket until ctx ends or the socket is gone. The socket is removed first, so
 // that the kubelet no longer calls.
-func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan struct{}) {
+func (p *Plugin) serve(ctx context.Context, own *kubelet.Socket, changes <-chan struct{}) {
 	p.update(func(now *state) {
 		now.accepted = false
 		now.unserved = ""
@@ -114,7 +114,7 @@ func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan s
 			p.Log.Warn("server failed", "driver", Driver, "err", err)
 			return
 		case <-changes: // the own socket is the first change
-			_, _ = socket.Sweep(p.Registry) // the kubelet keeps trying dead ones
+			_, _ = kubelet.Sweep(p.Registry) // the kubelet keeps trying dead ones
 		}
 	}
 	p.Log.Warn("the driver's socket was removed: making another", "path", own.Path)
@@ -136,7 +136,7 @@ func (p *Plugin) intercept(
 	info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler,
 ) (resp any, err error) {
-	defer socket.Recovered(p.Log, info.FullMethod, &err)
+	defer kubelet.Recovered(p.Log, info.FullMethod, &err)
 	return handler(ctx, req)
 }
 
@@ -232,7 +232,7 @@ func (p *Plugin) inTime(ctx context.Context, f func(context.Context) error) erro
 		// The kubelet may have asked for the opposite since.
 		return errGivenUp
 	}
-	return socket.Answer(ctx, p.Log, "claim", p.AnswerWithin, p.timing.hang, f)
+	return kubelet.Answer(ctx, p.Log, "claim", p.AnswerWithin, p.timing.hang, f)
 }
 
 // lease is how long a report is valid for the kubelet, in seconds: as long as the stream exists.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -78,10 +77,10 @@ func TestSliceIsGolden(t *testing.T) {
 // bytes of one that is not UTF-8.
 func TestValuesFit(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{strings.Repeat("\xff", names.MaxValue), "a" + strings.Repeat("ü", 40), strings.Repeat("x", names.MaxValue)} {
+	for _, text := range []string{strings.Repeat("\xff", device.MaxAttribute), "a" + strings.Repeat("ü", 40), strings.Repeat("x", device.MaxAttribute)} {
 		d := Device{ID: "a", Attributes: map[string]device.Typed{"serial": {Text: text}}}
 		got := *d.attributes()["serial"].String
-		if len(got) > names.MaxValue || !utf8.ValidString(got) || len(text) <= names.MaxValue && utf8.ValidString(text) && got != text {
+		if len(got) > device.MaxAttribute || !utf8.ValidString(got) || len(text) <= device.MaxAttribute && utf8.ValidString(text) && got != text {
 			t.Errorf("%q: value %q", text, got)
 		}
 	}
@@ -91,7 +90,7 @@ func TestClassesAreGolden(t *testing.T) {
 	t.Parallel()
 	var all []string
 	for _, resource := range []string{"example.com/zigbee", "example.com/Zig_bee", "a.example.com/v1.5", "example.com/" + strings.Repeat("A.", 25) + "B"} {
-		all = append(all, names.ClassManifest(resource))
+		all = append(all, device.ClassManifest(resource))
 	}
 	golden(t, "classes.yaml", []byte(strings.Join(all, "---\n")))
 }
@@ -102,7 +101,7 @@ func TestClassNamesDiffer(t *testing.T) {
 	for _, resource := range []string{
 		"a.b/c", "b/c.a", "b/c-a", "b/C.A", "b/C-a", "a.b/C", "example.com/" + strings.Repeat("a", 63), "example.com/" + strings.Repeat("A", 63),
 	} {
-		name := names.Class(resource)
+		name := device.ClassName(resource)
 		for _, l := range strings.Split(name, ".") {
 			if len(l) == 0 || len(l) > 63 || strings.Trim(l, "-") != l {
 				t.Errorf("%s: class %s", resource, name)

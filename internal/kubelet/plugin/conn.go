@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 )
 
 // kubeletConn is a connection to the kubelet, shared by all plugins of the process: with 100 resources, one for
@@ -34,8 +34,8 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 	w.connMu.Lock()
 	defer w.connMu.Unlock()
 	w.checkKubelet()
-	kubelet, _ := w.Kubelet()
-	if w.conn.isCurrent(kubelet) {
+	current, _ := w.Kubelet()
+	if w.conn.isCurrent(current) {
 		return w.conn, nil
 	}
 	if w.conn != nil {
@@ -48,15 +48,15 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 		return nil, err
 	}
 	w.checkKubelet() // the event of a new socket may be pending
-	kubelet, _ = w.Kubelet()
-	c := &kubeletConn{generation: kubelet.Generation}
+	current, _ = w.Kubelet()
+	c := &kubeletConn{generation: current.Generation}
 	open := &openConn{
 		Conn: conn,
 		closed: func() {
 			c.closed.Store(true)
 		},
 	}
-	c.client, err = socket.Client(open,
+	c.client, err = kubelet.Connect(open,
 		grpc.WithReadBufferSize(readBuffer),
 		grpc.WithWriteBufferSize(writeBuffer),
 	)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/holds"
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
@@ -47,7 +47,7 @@ type KubeletWatch struct {
 
 	mu        sync.Mutex
 	kubelet   KubeletSocket
-	kubeletID socket.FileID
+	kubeletID kubelet.FileID
 	// changed is closed when kubelet changes, or when a socket of a plugin may be gone.
 	changed chan struct{}
 
@@ -126,8 +126,8 @@ func (w *KubeletWatch) check(name string) {
 		w.checkKubelet()
 		return
 	}
-	_, isThere := socket.Identify(filepath.Join(w.dir, name))
-	if socket.IsOwn(name) && !isThere {
+	_, isThere := kubelet.Identify(filepath.Join(w.dir, name))
+	if kubelet.IsOwn(name) && !isThere {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.announce()
@@ -156,7 +156,7 @@ func (w *KubeletWatch) announce() {
 func (w *KubeletWatch) checkKubelet() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id, isPresent := socket.Identify(w.socketPath)
+	id, isPresent := kubelet.Identify(w.socketPath)
 	hasSameFile := !isPresent || id == w.kubeletID
 	if isPresent == w.kubelet.Present && hasSameFile {
 		return

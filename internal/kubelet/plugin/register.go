@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 )
 
 // Cause is why a resource was registered.
@@ -66,7 +66,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 		cause = CauseKubelet
 	}
 
-	own, err := socket.Listen(p.Watch.dir, p.Resource)
+	own, err := kubelet.Listen(p.Watch.dir, p.Resource)
 	if err != nil {
 		r.err = err
 		return r
@@ -109,7 +109,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 func (p *Plugin) follow(
 	ctx context.Context,
 	s *server,
-	own *socket.Socket,
+	own *kubelet.Socket,
 	generation uint64,
 	answered <-chan error,
 	registered func(),

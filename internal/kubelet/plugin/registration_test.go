@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
@@ -97,7 +97,7 @@ func (s blockedSource) Devices() ([]device.Listed, <-chan struct{}) {
 // A list that takes its time, as a long one on a busy node, is no reason to register again.
 func TestSlowFirstList(t *testing.T) {
 	t.Parallel()
-	own, err := socket.Listen(kubelettest.TempDir(t), gpu)
+	own, err := kubelet.Listen(kubelettest.TempDir(t), gpu)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
+	"github.com/generic-dp/generic-dp/internal/kubelet"
 )
 
 const (
@@ -115,7 +115,7 @@ type listStream = grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]
 // second stream, so the end of the stream ends the server.
 func (s *server) ListAndWatch(_ *v1beta1.Empty, stream listStream) (err error) {
 	defer s.streamEnded.set()
-	defer socket.Recovered(s.Log, "ListAndWatch", &err)
+	defer kubelet.Recovered(s.Log, "ListAndWatch", &err)
 	s.streaming.Store(true)
 	return s.stream(stream)
 }
@@ -195,7 +195,7 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 	// The kubelet sends them in random order.
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	var r device.Response
-	err := socket.Answer(ctx, p.Log, "Allocate", answerWithin, 0, func(ctx context.Context) (err error) {
+	err := kubelet.Answer(ctx, p.Log, "Allocate", answerWithin, 0, func(ctx context.Context) (err error) {
 		r, err = p.Source.Allocate(ctx, ids)
 		return err
 	})
@@ -215,7 +215,7 @@ func (s *server) GetPreferredAllocation(
 	resp := &v1beta1.PreferredAllocationResponse{}
 	for _, c := range req.GetContainerRequests() {
 		var ids []string
-		err := socket.Answer(ctx, s.Log, "GetPreferredAllocation", answerWithin, 0, func(context.Context) error {
+		err := kubelet.Answer(ctx, s.Log, "GetPreferredAllocation", answerWithin, 0, func(context.Context) error {
 			ids = s.Source.Prefer(c.GetAvailableDeviceIDs(), c.GetMustIncludeDeviceIDs(), int(c.GetAllocationSize()))
 			return nil
 		})

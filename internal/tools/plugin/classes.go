@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/kubelet/dra/names"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
@@ -62,7 +62,7 @@ func classesOf(cfg *config.Config, stderr io.Writer) []string {
 			fmt.Fprintf(stderr, "warning: %s: the name depends on the hardware: each resulting name needs a class\n", r.Place)
 			continue
 		}
-		all = append(all, names.ClassManifest(r.Name))
+		all = append(all, device.ClassManifest(r.Name))
 	}
 	return all
 }

@@ -1,6 +1,4 @@
-// Package topology computes which free devices to prefer for a container, and their NUMA nodes. Its
-// functions are pure.
-package topology
+package plugin
 
 import (
 	"cmp"
@@ -12,9 +10,9 @@ import (
 
 // The values of the key prefer.
 const (
-	NUMA   = "numa"
-	Spread = "spread"
-	Packed = "packed"
+	preferNUMA   = "numa"
+	preferSpread = "spread"
+	preferPacked = "packed"
 )
 
 // Prefer implements GetPreferredAllocation: it returns the slots that a container should get, in the
@@ -41,12 +39,12 @@ const (
 func Prefer(prefer string, all []device.Listed, available, must []string, size int) []string {
 	devices, chosen := hardwareOf(all, available, must)
 	need := size - len(chosen)
-	if prefer != Spread && prefer != Packed {
+	if prefer != preferSpread && prefer != preferPacked {
 		rank(devices, need)
 	}
 	slices.SortStableFunc(devices, func(a, b *hardware) int {
 		byUse := cmp.Compare(a.used, b.used)
-		if prefer == Packed {
+		if prefer == preferPacked {
 			byUse = -byUse
 		}
 		return cmp.Or(slices.Compare(a.cost, b.cost), byUse)

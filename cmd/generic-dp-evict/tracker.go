@@ -1,4 +1,4 @@
-package evict
+package main
 
 import "time"
 

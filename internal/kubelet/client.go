@@ -1,4 +1,4 @@
-package socket
+package kubelet
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 // errEnded is the error of a call after the end of the connection.
 var errEnded = errors.New("the connection has ended")
 
-// Client returns a gRPC client of a connection. Its calls fail when the connection ends. If the client
+// Connect returns a gRPC client of a connection. Its calls fail when the connection ends. If the client
 // dialed itself, it would hide the state of the socket, wait for a second after a refusal, and redial at
 // any time.
-func Client(conn net.Conn, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+func Connect(conn net.Conn, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	conns := make(chan net.Conn, 1)
 	conns <- conn
 	dial := func(context.Context, string) (net.Conn, error) {

@@ -1,6 +1,6 @@
-// Package socket makes the sockets of plugins in the directories of the kubelet, and clients of its own
-// sockets. Each socket has a fresh name, which distinguishes instances of this program.
-package socket
+// Package kubelet has what all plugins of the kubelet need: sockets in its directories, answers to its
+// calls in time, clients of its own sockets, and its list of pods with their devices.
+package kubelet
 
 import (
 	"errors"

@@ -1,13 +1,4 @@
-// Package evict evicts pods whose devices are Unhealthy, so that their controllers
-// replace them on healthy ones. It reads allocatedResourcesStatus of pods, which kubelets
-// since 1.36 fill in from the health that any device plugin or DRA driver reports.
-//
-// Two goroutines share a tracker: one follows a watch of all pods and records their devices, and one
-// sleeps until the tracker says that an eviction is due.
-//
-// One instance is enough, so that there is no leader election. A second instance would
-// evict pods that are already terminating, which changes nothing.
-package evict
+package main
 
 import (
 	"cmp"
@@ -27,16 +18,16 @@ import (
 	"github.com/generic-dp/generic-dp/internal/status"
 )
 
-// Options say which pods are evicted, and when. After and PerMinute must be positive, which the
+// options say which pods are evicted, and when. After and PerMinute must be positive, which the
 // command checks.
-type Options struct {
+type options struct {
 	// After is how long a device must be Unhealthy without a break.
 	After time.Duration
 	// PerMinute is the maximum number of successful evictions in any minute, in the whole
 	// cluster. A broken driver must not evict everything at once.
 	PerMinute int
-	// OptIn restricts evictions to pods with the Annotation "true". Without it, every pod is
-	// evicted that does not have the Annotation.
+	// OptIn restricts evictions to pods with the annotation "true". Without it, every pod is
+	// evicted that does not have the annotation.
 	OptIn bool
 	// Retry is the delay before a failed eviction or watch is tried again. It doubles with each
 	// failure. Zero means one second.
@@ -54,9 +45,9 @@ const (
 	failed  = "error"
 )
 
-// evicter is the state of one call of Run.
+// evicter is the state of one call of evict.
 type evicter struct {
-	Options
+	options
 	api     *kubeapi.Client
 	changed chan struct{} // has capacity 1; a value means that the tracker has changed
 	metrics *status.Metrics
@@ -84,15 +75,15 @@ func (e *evicter) Ready() error {
 	return e.problem
 }
 
-// Run evicts pods until ctx is cancelled. It then waits for its goroutines and returns nil. All
+// evict evicts pods until ctx is cancelled. It then waits for its goroutines and returns nil. All
 // errors of the API server are logged and retried.
-func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
+func evict(ctx context.Context, api *kubeapi.Client, o options) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Retry = cmp.Or(o.Retry, time.Second)
 	e := &evicter{
-		Options: o,
+		options: o,
 		api:     api,
 		changed: make(chan struct{}, 1),
 		tracker: newTracker(o.After, o.PerMinute, o.Retry),

@@ -1,4 +1,4 @@
-package evict
+package main
 
 import (
 	"cmp"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Annotation is the key of a pod's annotation. "true" permits evictions with Options.OptIn, and any
+// annotation is the key of a pod's annotation. "true" permits evictions with options.OptIn, and any
 // other value forbids them.
-const Annotation = "generic-dp.github.io/evict"
+const annotation = "generic-dp.github.io/evict"
 
 // mirrorAnnotation is on the mirror pod of a static pod, which the API server shows but cannot
 // evict (ConfigMirrorAnnotationKey in k8s.io/api/core/v1).
@@ -78,7 +78,7 @@ func (o *podObject) mayBeEvicted(optIn bool) bool {
 	if isStatic || o.Metadata.DeletionTimestamp != nil {
 		return false
 	}
-	value, isSet := o.Metadata.Annotations[Annotation]
+	value, isSet := o.Metadata.Annotations[annotation]
 	if !isSet {
 		return !optIn
 	}

@@ -1,4 +1,4 @@
-package evict_test
+package main
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
-	"github.com/generic-dp/generic-dp/internal/tools/evict"
 )
 
 const (
@@ -26,8 +25,6 @@ const (
 	mine   = "/api/v1/namespaces/d/pods"
 	events = "/api/v1/namespaces/d/events"
 )
-
-type object = kubeapitest.Object
 
 // cluster is an API server with pods.
 type cluster struct {
@@ -56,7 +53,7 @@ func (l *lines) String() string {
 }
 
 // start runs evict until the test ends, and returns its log.
-func (c cluster) start(o evict.Options) *lines {
+func (c cluster) start(o options) *lines {
 	c.Helper()
 	if o.After == 0 {
 		o.After = 50 * time.Millisecond
@@ -67,7 +64,7 @@ func (c cluster) start(o evict.Options) *lines {
 	o.Log = slog.New(slog.NewTextHandler(io.MultiWriter(c.Output(), text), nil))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- evict.Run(ctx, kubeapi.New(c.Config), o) }()
+	go func() { ended <- evict(ctx, kubeapi.New(c.Config), o) }()
 	c.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -150,9 +147,9 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.pod("healthy", "Healthy", nil)
-	c.pod("kept", "Unhealthy", object{evict.Annotation: "false"})
+	c.pod("kept", "Unhealthy", object{annotation: "false"})
 	c.pod("static", "Unhealthy", object{"kubernetes.io/config.mirror": "x"})
-	c.start(evict.Options{After: time.Second})
+	c.start(options{After: time.Second})
 	c.until("watch", func() bool { return c.watches() > 0 })
 	c.pod("back", "Unhealthy", nil)
 	c.pod("back", "Healthy", nil)
@@ -187,15 +184,15 @@ func TestAnnotations(t *testing.T) {
 	for _, optIn := range []bool{false, true} {
 		c := newCluster(t)
 		for _, value := range []string{"False", "no", "", "True", "yes"} {
-			c.pod("v"+strings.ToLower(value), "Unhealthy", object{evict.Annotation: value})
+			c.pod("v"+strings.ToLower(value), "Unhealthy", object{annotation: value})
 		}
 		want := []string{"wants"}
-		c.pod("wants", "Unhealthy", object{evict.Annotation: "true"})
+		c.pod("wants", "Unhealthy", object{annotation: "true"})
 		c.pod("without", "Unhealthy", nil)
 		if !optIn {
 			want = append(want, "without")
 		}
-		c.start(evict.Options{OptIn: optIn})
+		c.start(options{OptIn: optIn})
 		c.until("evictions", func() bool { return len(c.reports()) >= len(want) })
 		got := c.evictions()
 		slices.Sort(got)
@@ -245,7 +242,7 @@ func TestWatchesGoOn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.pod("first", "Unhealthy", nil)
-	c.start(evict.Options{})
+	c.start(options{})
 	c.until("first", func() bool { return len(c.evictions()) == 1 })
 	c.EndWatches()
 	c.until("next watch", func() bool { return c.watches() == 2 })
@@ -257,7 +254,7 @@ func TestWatchesGoOn(t *testing.T) {
 }
 
 // probed returns options with a listener, and a function that requests a path from it.
-func probed(t *testing.T) (get func(path string) string, o evict.Options) {
+func probed(t *testing.T) (get func(path string) string, o options) {
 	t.Helper()
 	l, err := status.Listen("127.0.0.1:0")
 	if err != nil {
@@ -333,7 +330,7 @@ func TestLongNames(t *testing.T) {
 	c := newCluster(t)
 	name := strings.Repeat("a", 199) + "-" + strings.Repeat("b", 53)
 	c.pod(name, "Unhealthy", nil)
-	c.start(evict.Options{})
+	c.start(options{})
 	c.until("report", func() bool { return len(c.reports()) > 0 })
 	for event := range c.Objects(events) {
 		for label := range strings.SplitSeq(path.Base(event), ".") {

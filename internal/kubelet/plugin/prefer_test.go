@@ -1,4 +1,4 @@
-package topology
+package plugin
 
 import (
 	"fmt"
@@ -53,35 +53,35 @@ func TestPrefer(t *testing.T) {
 		size         int
 		want         string
 	}{
-		{"nothing asked", NUMA, two, "", "", 0, ""},
-		{"more than there are", NUMA, two, "a b c", "", 9, "d e"},
+		{"nothing asked", preferNUMA, two, "", "", 0, ""},
+		{"more than there are", preferNUMA, two, "a b c", "", 9, "d e"},
 
-		{"numa: one node where it has enough", NUMA, two, "", "", 3, "c d e"},
-		{"numa: groups of hardware on one node before those across nodes", NUMA, []string{"a:1@0,1", "b:1@1", "c:1@1"}, "", "", 2, "b c"},
-		{"numa: the smaller node where both have enough", NUMA, two, "", "", 2, "a b"},
-		{"numa: the nodes with the most hardware", NUMA, []string{"a:1@0", "b:1@1", "c:1@1", "d:1@2", "e:1@2", "f:1@2"}, "", "", 4, "b d e f"},
-		{"numa: the node of must", NUMA, two, "", "c", 2, "c d"},
-		{"numa: the node of must first, though its hardware is in use", NUMA, []string{"a:2@0", "b:1@0", "c:1@1", "d:1@1"}, "a", "b", 3, "a::1 b c"},
-		{"numa: hardware that is not in use", NUMA, []string{"a:2@0", "b:2@0", "c:2@0"}, "a", "", 1, "b"},
-		{"numa: not a second slot, rather another node", NUMA, []string{"a:2@0", "b:2@1"}, "", "", 2, "a b"},
-		{"numa: a second slot where there is nothing else", NUMA, []string{"a:2@0", "b:2@1"}, "", "", 3, "a a::1 b"},
-		{"numa: hardware near to no node is near to all", NUMA, []string{"a:1@0", "b:1", "c:1@1", "d:1@1"}, "", "c", 3, "b c d"},
-		{"numa: without nodes it spreads", NUMA, shared, "a", "", 2, "b c"},
+		{"numa: one node where it has enough", preferNUMA, two, "", "", 3, "c d e"},
+		{"numa: groups of hardware on one node before those across nodes", preferNUMA, []string{"a:1@0,1", "b:1@1", "c:1@1"}, "", "", 2, "b c"},
+		{"numa: the smaller node where both have enough", preferNUMA, two, "", "", 2, "a b"},
+		{"numa: the nodes with the most hardware", preferNUMA, []string{"a:1@0", "b:1@1", "c:1@1", "d:1@2", "e:1@2", "f:1@2"}, "", "", 4, "b d e f"},
+		{"numa: the node of must", preferNUMA, two, "", "c", 2, "c d"},
+		{"numa: the node of must first, though its hardware is in use", preferNUMA, []string{"a:2@0", "b:1@0", "c:1@1", "d:1@1"}, "a", "b", 3, "a::1 b c"},
+		{"numa: hardware that is not in use", preferNUMA, []string{"a:2@0", "b:2@0", "c:2@0"}, "a", "", 1, "b"},
+		{"numa: not a second slot, rather another node", preferNUMA, []string{"a:2@0", "b:2@1"}, "", "", 2, "a b"},
+		{"numa: a second slot where there is nothing else", preferNUMA, []string{"a:2@0", "b:2@1"}, "", "", 3, "a a::1 b"},
+		{"numa: hardware near to no node is near to all", preferNUMA, []string{"a:1@0", "b:1", "c:1@1", "d:1@1"}, "", "c", 3, "b c d"},
+		{"numa: without nodes it spreads", preferNUMA, shared, "a", "", 2, "b c"},
 
-		{"spread: hardware that is not in use", Spread, shared, "a b", "", 1, "c"},
-		{"spread: the least used first", Spread, shared, "a a::1 b", "", 2, "b::1 c"},
-		{"spread: second slots last", Spread, shared, "a", "", 5, "a::1 b b::1 c c::1"},
-		{"spread: ignores nodes", Spread, two, "a", "", 2, "b c"},
+		{"spread: hardware that is not in use", preferSpread, shared, "a b", "", 1, "c"},
+		{"spread: the least used first", preferSpread, shared, "a a::1 b", "", 2, "b::1 c"},
+		{"spread: second slots last", preferSpread, shared, "a", "", 5, "a::1 b b::1 c c::1"},
+		{"spread: ignores nodes", preferSpread, two, "a", "", 2, "b c"},
 
-		{"packed: hardware that is in use", Packed, shared, "b", "", 1, "b::1"},
-		{"packed: the most used first", Packed, shared, "b c c::1", "", 2, "b::1 c::2"},
-		{"packed: not two slots of one hardware", Packed, shared, "b", "", 2, "a b::1"},
-		{"packed: two slots where there is nothing else", Packed, []string{"a:3"}, "a", "", 2, "a::1 a::2"},
+		{"packed: hardware that is in use", preferPacked, shared, "b", "", 1, "b::1"},
+		{"packed: the most used first", preferPacked, shared, "b c c::1", "", 2, "b::1 c::2"},
+		{"packed: not two slots of one hardware", preferPacked, shared, "b", "", 2, "a b::1"},
+		{"packed: two slots where there is nothing else", preferPacked, []string{"a:3"}, "a", "", 2, "a::1 a::2"},
 
 		{"an unknown value is numa", "nearest", two, "", "", 3, "c d e"},
-		{"must has more than was asked", Spread, two, "", "a c d", 2, "a c d"},
-		{"must is not available any more", NUMA, two, "a", "a", 2, "a b"},
-		{"must is not listed any more", Spread, two, "", "z", 2, "a b"},
+		{"must has more than was asked", preferSpread, two, "", "a c d", 2, "a c d"},
+		{"must is not available any more", preferNUMA, two, "a", "a", 2, "a b"},
+		{"must is not listed any more", preferSpread, two, "", "z", 2, "a b"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func FuzzPrefer(f *testing.F) {
 				available = append(available, c.ID)
 			}
 		}
-		size, prefer := int(requested%12), []string{NUMA, Spread, Packed}[policy%3]
+		size, prefer := int(requested%12), []string{preferNUMA, preferSpread, preferPacked}[policy%3]
 		size = max(size, len(must))
 		got := Prefer(prefer, all, available, must, size)
 		if len(got) != min(size, len(available)) {
@@ -170,7 +170,7 @@ func BenchmarkPrefer(b *testing.B) {
 				available = append(available, c.ID)
 			}
 		}
-		for _, prefer := range []string{NUMA, Spread, Packed} {
+		for _, prefer := range []string{preferNUMA, preferSpread, preferPacked} {
 			b.Run(name+"/"+prefer, func(b *testing.B) {
 				for b.Loop() {
 					Prefer(prefer, all, available, available[:1], 8)

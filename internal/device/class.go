@@ -1,20 +1,17 @@
-// Package names has the names that the DRA driver shares with the objects that users apply.
-package names
+package device
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
-
-	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// MaxValue is the maximum length of the value of an attribute.
-const MaxValue = 64
+// MaxAttribute is the maximum length of the value of an attribute in a ResourceSlice.
+const MaxAttribute = 64
 
-// Cut returns at most the first n bytes of s, ending with a letter or digit if it can.
-func Cut(s string, n int) string {
+// CutLabel returns at most the first n bytes of s, ending with a letter or digit if it can.
+func CutLabel(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
 	}
@@ -25,25 +22,25 @@ func Cut(s string, n int) string {
 	return s
 }
 
-// Value returns the value of an attribute. A text that is longer than the API allows is cut and
-// gets a hash.
-func Value(s string) string {
+// AttributeValue returns the value of an attribute in a ResourceSlice. A text that is longer than the API
+// allows is cut and gets a hash.
+func AttributeValue(s string) string {
 	// JSON cannot hold other bytes, which a descriptor of a device may have.
-	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) <= MaxValue {
+	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) <= MaxAttribute {
 		return s
 	}
-	return strings.ToValidUTF8(s[:MaxValue-device.HashLen], "") + device.HashPart(s)
+	return strings.ToValidUTF8(s[:MaxAttribute-HashLen], "") + HashPart(s)
 }
 
-// Class is the name of a resource's DeviceClass, a DNS subdomain:
+// ClassName is the name of a resource's DeviceClass, a DNS subdomain:
 // "zigbee.example.com". A name that is no DNS label gets a hash.
-func Class(resource string) string {
+func ClassName(resource string) string {
 	domain, name, _ := strings.Cut(resource, "/")
 	class := strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
 	if class != name {
 		sum := sha256.Sum256([]byte(resource))
 		// With the hyphen and ten digits, this is the length of a label.
-		class = Cut(class, 52) + "-" + hex.EncodeToString(sum[:])[:10]
+		class = CutLabel(class, 52) + "-" + hex.EncodeToString(sum[:])[:10]
 	}
 	return class + "." + domain
 }
@@ -60,5 +57,5 @@ spec:
   selectors:
     - cel:
         expression: device.driver == %q && device.attributes[%q].resource == %q
-`, Class(resource), resource, device.OwnDomain, device.OwnDomain, Value(resource))
+`, ClassName(resource), resource, OwnDomain, OwnDomain, AttributeValue(resource))
 }

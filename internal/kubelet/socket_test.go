@@ -1,4 +1,4 @@
-package socket
+package kubelet
 
 import (
 	"net"

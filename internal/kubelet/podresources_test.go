@@ -1,4 +1,4 @@
-package podresources
+package kubelet
 
 import (
 	"context"
@@ -29,13 +29,13 @@ func newKubelet(t *testing.T) (*kubelettest.Kubelet, string) {
 	return k, path
 }
 
-func up(t *testing.T) (*kubelettest.Kubelet, *Client) {
+func up(t *testing.T) (*kubelettest.Kubelet, *PodResources) {
 	t.Helper()
 	k, path := newKubelet(t)
 	if err := k.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return k, New(path, nil)
+	return k, NewPodResources(path, nil)
 }
 
 func TestList(t *testing.T) {
@@ -75,7 +75,7 @@ func TestList(t *testing.T) {
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	k, path := newKubelet(t)
-	c := New(path, nil)
+	c := NewPodResources(path, nil)
 	check := func(when string) {
 		t.Helper()
 		const want = "PodResources API is unavailable: "
@@ -116,7 +116,7 @@ func (f *fakeLister) GetAllocatableResources(context.Context, *podresourcesv1.Al
 	return &podresourcesv1.AllocatableResourcesResponse{Devices: f.devices}, nil
 }
 
-func serve(t *testing.T, f *fakeLister) *Client {
+func serve(t *testing.T, f *fakeLister) *PodResources {
 	t.Helper()
 	_, path := newKubelet(t)
 	l, err := net.Listen("unix", path)
@@ -134,7 +134,7 @@ func serve(t *testing.T, f *fakeLister) *Client {
 		s.Stop()
 		<-done
 	})
-	return New(path, nil)
+	return NewPodResources(path, nil)
 }
 
 // Callers share responses if they are concurrent or tolerate the age.
@@ -142,7 +142,7 @@ func TestCachedAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		calls, answer := 0, make(chan int)
-		c := New("", nil)
+		c := NewPodResources("", nil)
 		c.list = func(context.Context) ([]*podresourcesv1.PodResources, error) {
 			calls++
 			return make([]*podresourcesv1.PodResources, <-answer), nil

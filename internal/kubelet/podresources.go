@@ -1,6 +1,4 @@
-// Package podresources queries the kubelet's PodResources API for the holders of
-// devices. It caches the latest list, and keeps no connection and no timer.
-package podresources
+package kubelet
 
 import (
 	"context"
@@ -12,8 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
-
-	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 )
 
 // errNoAnswer is returned to a caller whose context ends.
@@ -40,9 +36,10 @@ type Holder struct {
 // sidecar is missing: the kubelet does not list it, although it may hold devices.
 type Holders map[string]map[string][]Holder
 
-// Client queries one kubelet. It is safe for concurrent use. The kubelet limits the rate of calls (DefaultQPS
+// PodResources queries the PodResources API of one kubelet for the holders of devices. It keeps the latest
+// list, and no connection and no timer. It is safe for concurrent use. The kubelet limits the rate of calls (DefaultQPS
 // in pkg/kubelet/apis/podresources/constants.go), so that callers share the latest list of pods.
-type Client struct {
+type PodResources struct {
 	path string
 	now  func() time.Time
 	// list is query, except in tests.
@@ -54,21 +51,21 @@ type Client struct {
 	err   error
 }
 
-// New returns a client of the kubelet's PodResources socket at path,
+// NewPodResources returns a client of the kubelet's PodResources socket at path,
 // "/var/lib/kubelet/pod-resources/kubelet.sock". It connects for each call. now is the
 // clock of its responses, nil the real one.
-func New(path string, now func() time.Time) *Client {
+func NewPodResources(path string, now func() time.Time) *PodResources {
 	if now == nil {
 		now = time.Now
 	}
-	c := &Client{path: path, now: now, turn: make(chan struct{}, 1)}
+	c := &PodResources{path: path, now: now, turn: make(chan struct{}, 1)}
 	c.list = c.query
 	return c
 }
 
 // Holders returns the holders of every device as reported by the kubelet at since or
 // later. Callers share a response of the kubelet.
-func (c *Client) Holders(ctx context.Context, since time.Time) (Holders, error) {
+func (c *PodResources) Holders(ctx context.Context, since time.Time) (Holders, error) {
 	pods, err := c.listSince(ctx, since)
 	if err != nil {
 		return nil, err
@@ -82,7 +79,7 @@ func (c *Client) Holders(ctx context.Context, since time.Time) (Holders, error) 
 
 // Pods returns the names of all pods that the kubelet has now, with or without devices, as
 // "namespace/name".
-func (c *Client) Pods(ctx context.Context) (map[string]bool, error) {
+func (c *PodResources) Pods(ctx context.Context) (map[string]bool, error) {
 	pods, err := c.listSince(ctx, c.now())
 	if err != nil {
 		return nil, err
@@ -95,7 +92,7 @@ func (c *Client) Pods(ctx context.Context) (map[string]bool, error) {
 }
 
 // listSince returns all pods that the kubelet had at since or later.
-func (c *Client) listSince(ctx context.Context, since time.Time) ([]*podresourcesv1.PodResources, error) {
+func (c *PodResources) listSince(ctx context.Context, since time.Time) ([]*podresourcesv1.PodResources, error) {
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -127,7 +124,7 @@ func unavailable(err error) error {
 }
 
 // query returns all pods that the kubelet has.
-func (c *Client) query(ctx context.Context) ([]*podresourcesv1.PodResources, error) {
+func (c *PodResources) query(ctx context.Context) ([]*podresourcesv1.PodResources, error) {
 	var resp *podresourcesv1.ListPodResourcesResponse
 	err := c.call(ctx, "List", func(api podresourcesv1.PodResourcesListerClient) (err error) {
 		resp, err = api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
@@ -173,7 +170,7 @@ func (held Holders) add(name, id string, h Holder) {
 
 // Allocatable returns the IDs that the kubelet could allocate, held or not, by resource name, sorted. The
 // kubelet has an entry for each NUMA node of a device, so an ID may be named several times.
-func (c *Client) Allocatable(ctx context.Context) (map[string][]string, error) {
+func (c *PodResources) Allocatable(ctx context.Context) (map[string][]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var resp *podresourcesv1.AllocatableResourcesResponse
@@ -196,14 +193,14 @@ func (c *Client) Allocatable(ctx context.Context) (map[string][]string, error) {
 }
 
 // call connects, makes one call and disconnects.
-func (c *Client) call(ctx context.Context, name string, f func(podresourcesv1.PodResourcesListerClient) error) error {
+func (c *PodResources) call(ctx context.Context, name string, f func(podresourcesv1.PodResourcesListerClient) error) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.path)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	client, err := socket.Client(conn, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+	client, err := Connect(conn, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return err
 	}
