@@ -130,7 +130,7 @@ scale: ## what NODES (500) nodes cost an API server: writes, CPU, memory, time u
 OUT     ?= $(CURDIR)/dist
 RELEASE  = VERSION=$(VERSION) OUT=$(OUT) hack/release.sh
 
-image: ## an OCI image for amd64, arm64 and arm/v7, in dist, with its bill of materials
+image: ## an OCI image for amd64, arm64 and arm/v7, in dist, with the bills of materials of its programs
 	$(RELEASE) image
 
 packages: ## .deb and .rpm packages, in dist

@@ -43,7 +43,8 @@ programs() {
 	done
 }
 
-# image builds the image, and the bill of materials. All programs have the modules of this one.
+# image builds the image, and a bill of materials for each of its programs. A program has the same
+# modules on all platforms.
 image() {
 	programs
 	for platform in $platforms; do
@@ -55,7 +56,9 @@ image() {
 	done
 	go run -C hack/release . -out "$work" -version "$version" image
 	pack -C "$work/image" blobs index.json oci-layout >"$out/generic-dp-image.tar"
-	tool cyclonedx-gomod bin -json -noserial -notimestamp -std -version "$version" -output "$out/generic-dp.cdx.json" "$out/generic-dp-linux-amd64"
+	for program in generic-dp generic-dp-evict; do
+		tool cyclonedx-gomod bin -json -noserial -notimestamp -std -version "$version" -output "$out/$program.cdx.json" "$work/amd64/$program"
+	done
 }
 
 # packages builds packages for Debian and RPM, with the completions that the program prints.
