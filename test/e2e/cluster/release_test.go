@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "k8s.io/api/core/v1"
@@ -51,8 +52,20 @@ func TestRelease(t *testing.T) {
 		return out
 	}
 
-	published := run("/usr/bin/env", goEnv(t, "GOMODCACHE"), goEnv(t, "GOCACHE"), "VERSION="+version, "OUT="+product.Repository("dist", "e2e"),
-		"PATH="+filepath.Dir(c.Tool("helm"))+":"+os.Getenv("PATH"), product.Repository("hack", "publish.sh"), address)
+	artifacts := product.Repository("dist", "e2e")
+	publish := func(env ...string) string {
+		t.Helper()
+		args := []string{goEnv(t, "GOMODCACHE"), goEnv(t, "GOCACHE"), "VERSION=" + version, "OUT=" + artifacts,
+			"PATH=" + filepath.Dir(c.Tool("helm")) + ":" + os.Getenv("PATH")}
+		args = append(args, env...)
+		return run("/usr/bin/env", append(args, product.Repository("hack", "publish.sh"), address)...)
+	}
+	published := publish()
+	// The digests are of the artifacts, whatever the time of their files and the zone.
+	must(t, os.Chtimes(filepath.Join(artifacts, "generic-dp-"+strings.TrimPrefix(version, "v")+".tgz"), time.Time{}, time.Now()))
+	if again := publish("TZ=Asia/Tokyo"); again != published {
+		t.Errorf("hack/publish.sh printed %q, and then %q for the same artifacts", published, again)
+	}
 	found := regexp.MustCompile(`(?m)^image=(\S+)\nchart=(\S+)$`).FindStringSubmatch(published)
 	if found == nil {
 		t.Fatalf("hack/publish.sh printed %q, want image= and chart= lines", published)
