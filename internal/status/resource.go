@@ -77,9 +77,9 @@ func (s Slots) All() int {
 const (
 	Healthy   = "Healthy"
 	Unhealthy = "Unhealthy"
-	// Retiring devices leave the list because of an edit of the configuration: their
-	// resource is no longer configured, or another resource offers them. The kubelet sees
-	// them as unhealthy, but nothing is wrong with them.
+	// Retiring devices work, but no further pod gets them. Most leave the list because of an edit
+	// of the configuration: their resource is no longer configured, or another resource offers
+	// them. Others are held by another resource, or DRA cannot publish them.
 	Retiring = "Retiring"
 )
 

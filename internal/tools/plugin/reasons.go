@@ -258,10 +258,10 @@ func (x *explanation) lost() {
 		"container.health_dir restarts a container without further action, and generic-dp-evict moves its pod: see docs/pods.md")
 }
 
-// retiring: an edit of the configuration has removed the device of the pod.
+// retiring: an edit of the configuration has removed the device of the pod, or DRA cannot publish it.
 func (x *explanation) retiring() {
-	x.addIfAny(x.heldAs(status.Retiring), "retiring", "the configuration does not offer the device of the pod any more; the pod keeps it",
-		"nothing while the pod runs; its successor must request a resource that the configuration has")
+	x.addIfAny(x.heldAs(status.Retiring), "retiring", "the device of the pod works and the pod keeps it, but no other pod gets it",
+		"nothing while the pod runs; its successor must request a resource that the configuration has, or the reason must be resolved")
 }
 
 // heldAs are the problems of the devices of the pod that have this health.
