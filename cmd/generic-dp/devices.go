@@ -153,12 +153,11 @@ func (r report) Table(w io.Writer, wide bool) error {
 		for _, d := range resource.Devices {
 			slots := strconv.Itoa(d.Slots)
 			numa := cli.JoinInts(d.NUMA)
-			nodes := cli.Shorten(d.Host(), wide)
 			if wide {
-				tab.Row(title, d.ID, slots, d.Health, numa, nodes, d.Reason)
+				tab.Row(title, d.ID, slots, d.Health, numa, strings.Join(d.Host(), ","), d.Reason)
 				continue
 			}
-			contents := device.Printable(d.ID+" "+strings.ReplaceAll(nodes, ",", " "), "")
+			contents := device.Printable(d.ID+" "+cli.Shorten(d.Host(), false, " "), "")
 			tab.Add([]string{title, d.Health, slots, numa}, contents, d.Reason)
 		}
 		if len(resource.Devices) > 0 {

@@ -126,7 +126,7 @@ func use(d catalog.Device) string {
 // device already says everything.
 func contentsOf(d catalog.Device) string {
 	name := d.FullName()
-	nodes := strings.ReplaceAll(cli.Shorten(slices.Concat(d.Nodes, d.Interfaces), false), ",", " ")
+	nodes := cli.Shorten(slices.Concat(d.Nodes, d.Interfaces), false, " ")
 	isNode := nodes == d.Name // a node without hardware has the first line already
 	if name == "" && isNode {
 		return ""

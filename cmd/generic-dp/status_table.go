@@ -92,8 +92,9 @@ func (t statusText) device(d status.Device) {
 	if len(d.NUMA) > 0 {
 		t.put(indent, "NUMA "+cli.JoinInts(d.NUMA))
 	}
-	for _, holder := range d.Holders() {
-		t.put(indent, "held by "+holder)
+	holders := cli.Few(d.Holders())
+	if len(holders) > 0 {
+		t.put(indent, "held by "+strings.Join(holders, ", "))
 	}
 }
 

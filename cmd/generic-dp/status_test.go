@@ -69,9 +69,7 @@ example.com/b: no device
 example.com/c: 3 of 4 slots used
   Healthy, 3 of 4 slots used: fuse
     /dev/fuse
-    held by d/p/c
-    held by d/p/c (slot 1)
-    held by d/q/c (slot 3)
+    held by d/p/c, d/p/c (slot 1), d/q/c (slot 3)
 
 example.com/a: 1 of 4 slots used, 2 slots unhealthy
   Healthy, 1 of 2 slots used: usb:1
@@ -84,6 +82,40 @@ example.com/a: 1 of 4 slots used, 2 slots unhealthy
 Not ready:
   resource example.com/b is not registered: refused
 `
+
+// 100 slots of one device are not 100 lines.
+func TestStatusOfManyHolders(t *testing.T) {
+	t.Parallel()
+	d := status.Device{ID: "fuse", Health: status.Healthy, Slots: 100}
+	for i := range 100 {
+		d.Held = append(d.Held, status.Holder{ID: fmt.Sprintf("fuse::%d", i+1), Namespace: "d", Pod: fmt.Sprintf("p%d", i), Container: "c"})
+	}
+	var out strings.Builder
+	statusText{&out}.device(d)
+	const want = `    held by d/p0/c (slot 1), d/p1/c (slot 2), d/p2/c (slot 3), d/p3/c (slot 4),
+      d/p4/c (slot 5), d/p5/c (slot 6), d/p6/c (slot 7), d/p7/c (slot 8), and 92
+      more
+`
+	if out.String() != want {
+		t.Errorf("100 holders: %s\nwant %s", out.String(), want)
+	}
+}
+
+// The names of nodes may have commas.
+func TestDevicesWithCommas(t *testing.T) {
+	t.Parallel()
+	d := status.Device{ID: "a", Health: status.Healthy, Slots: 1, Nodes: []string{"/dev/a,1", "/dev/b"}}
+	r := report{Resources: []resourceReport{{Name: "example.com/a", Devices: []deviceReport{{Device: d}}}}}
+	var out strings.Builder
+	must(t, r.Table(&out, false))
+	const want = `RESOURCE       HEALTH   SLOTS  NUMA
+example.com/a  Healthy  1      -
+    a /dev/a,1 /dev/b
+`
+	if out.String() != want {
+		t.Errorf("names with commas:\n%s\nwant\n%s", out.String(), want)
+	}
+}
 
 // inLocalTime replaces the times of a text by times of the zone of the test.
 func inLocalTime(text string) string {

@@ -128,13 +128,24 @@ func ShellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// Shorten joins names. Without wide, it only shows the first few and the number of the others:
-// "a,b,c,+2". It does not change names.
-func Shorten(names []string, wide bool) string {
+// Shorten joins names by a separator. Without wide, it only shows the first few and the number of the
+// others: "a,b,c,+2". It does not change names.
+func Shorten(names []string, wide bool, separator string) string {
 	const few = 3
 	if !wide && len(names) > few {
 		more := fmt.Sprintf("+%d", len(names)-few)
 		names = append(slices.Clone(names[:few]), more)
 	}
-	return strings.Join(names, ",")
+	return strings.Join(names, separator)
+}
+
+// Few returns the first lines, and how many more there are: 500 nodes may have the same reason. It
+// does not change lines.
+func Few(lines []string) []string {
+	const most = 8
+	if len(lines) <= most {
+		return lines
+	}
+	more := fmt.Sprintf("and %d more", len(lines)-most)
+	return append(lines[:most:most], more)
 }

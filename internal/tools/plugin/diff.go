@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -98,7 +97,7 @@ func (r *DiffReport) Table(w io.Writer, wide bool) error {
 	}
 	text := fmt.Sprintf("%s answered, %d without a change", cli.Count(r.Answered, "node"), r.Unchanged)
 	if len(r.OtherConfig) > 0 {
-		text += fmt.Sprintf("; with another configuration: %s", cli.Shorten(r.OtherConfig, wide))
+		text += fmt.Sprintf("; with another configuration: %s", cli.Shorten(r.OtherConfig, wide, ","))
 	}
 	cli.Wrap(w, "", text)
 	return nil
@@ -132,7 +131,7 @@ func groupNodes(nodes []NodeDiff, wide bool) []nodeGroup {
 // write writes the nodes and their problems. An error of w is ignored: the table after it meets the
 // same error.
 func (g *nodeGroup) write(w io.Writer) {
-	names := strings.ReplaceAll(cli.Shorten(g.nodes, false), ",", ", ")
+	names := cli.Shorten(g.nodes, false, ", ")
 	isOne := len(g.nodes) == 1
 	switch {
 	case !g.Answered && isOne:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
 // Reason is one explanation, and what to do.
@@ -32,7 +33,7 @@ func (x *explanation) add(rule, text string, details []string, do ...string) {
 	x.reasons = append(x.reasons, Reason{
 		Rule:    rule,
 		Text:    text,
-		Details: append([]string{}, few(details)...),
+		Details: append([]string{}, cli.Few(details)...),
 		Do:      append([]string{}, do...),
 	})
 }
@@ -70,17 +71,6 @@ func (e *evidence) explain() []Reason {
 		x.withoutDevice()
 	}
 	return x.reasons
-}
-
-// few returns the first lines, and how many more there are: 500 nodes may have the same reason. It
-// does not change lines.
-func few(lines []string) []string {
-	const most = 8
-	if len(lines) <= most {
-		return lines
-	}
-	more := fmt.Sprintf("and %d more", len(lines)-most)
-	return append(lines[:most:most], more)
 }
 
 // unusedClaims: no container uses a claim of the pod, so that no container gets its devices.
@@ -136,7 +126,7 @@ func (x *explanation) notConfigured(r request) {
 			configured[r.Name] = true
 		}
 	}
-	known := few(slices.Sorted(maps.Keys(configured)))
+	known := cli.Few(slices.Sorted(maps.Keys(configured)))
 	x.add("not-configured", "no node has "+r.resource+": no configuration has a resource of this name",
 		[]string{"the nodes have " + cmp.Or(strings.Join(known, ", "), "none")},
 		"add a [[resource]] of this name to the configuration, or correct the name in the pod")
@@ -152,7 +142,7 @@ func (x *explanation) noDevice(r request, places []place) {
 	}
 	var details []string
 	for _, why := range slices.Sorted(maps.Keys(nodes)) {
-		details = append(details, strings.Join(few(nodes[why]), ", ")+": "+why)
+		details = append(details, strings.Join(cli.Few(nodes[why]), ", ")+": "+why)
 	}
 	x.add("no-device", "no node has "+r.resource+": it is configured, but has no device", details,
 		"resolve the reason, such as by plugging the device in or correcting the match: generic-dp explain "+r.resource+" in the DaemonSet's pod shows each condition")

@@ -119,7 +119,7 @@ func healthyDevices(row *Row) []string {
 		}
 		line := d.ID + ": " + strings.Join(d.Host(), " ")
 		if holders := d.Holders(); len(holders) > 0 {
-			line += ", held by " + strings.Join(holders, ", ")
+			line += ", held by " + strings.Join(cli.Few(holders), ", ")
 		}
 		lines = append(lines, line)
 	}
@@ -190,7 +190,7 @@ func (r *StatusReport) foot(w io.Writer) error {
 	}
 	text := fmt.Sprintf("%d of %s answered", r.Answered, cli.Count(r.Answered+silent, "node"))
 	if len(r.WithoutPod) > 0 {
-		text += "; without a pod of generic-dp: " + cli.Shorten(r.WithoutPod, false)
+		text += "; without a pod of generic-dp: " + cli.Shorten(r.WithoutPod, false, ",")
 	}
 	if r.Unread != "" {
 		text += "; nodes of the cluster are not known: " + r.Unread
