@@ -142,7 +142,8 @@ func (d *doctor) configuration(ctx context.Context) {
 	const check = "configuration"
 	cfg, err := d.load(d.config)
 	isMissing := errors.Is(err, fs.ErrNotExist)
-	if isMissing && d.isServing {
+	isNamed := d.all.Changed("config")
+	if isMissing && d.isServing && !isNamed {
 		d.add(warning, check, "name a copy with --config to check it here",
 			"none at "+d.config+": the instance that serves may have another one, such as the ConfigMap of its pod")
 		return

@@ -9,10 +9,11 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/host/recording"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/tools/cli"
 )
 
-// diagnose runs doctor on a node, and returns the findings by check, and the status.
-func diagnose(t *testing.T, dir string) (map[string]finding, int) {
+// diagnose runs doctor on a node with more arguments, and returns the findings by check, and the status.
+func diagnose(t *testing.T, dir string, args ...string) (map[string]finding, int) {
 	t.Helper()
 	if _, err := os.Stat(dir + "/machine"); err != nil { // a recording would have no CDI specs of this host
 		archive, err := os.ReadFile("../../testdata/machines/desktop-xhci.txtar")
@@ -22,10 +23,16 @@ func diagnose(t *testing.T, dir string) (map[string]finding, int) {
 		must(t, err)
 	}
 	var out, stderr strings.Builder
-	code := run(t.Context(), []string{
-		"doctor", "-o", "json", "--root", dir, "--sysfs", dir + "/machine/sys", "--dev", dir + "/machine/dev", "--config", dir + "/config.toml",
+	f := newFlags()
+	f.config = dir + "/config.toml" // a default, which nobody has typed
+	program := cli.Program{
+		Root:    newRoot(f),
+		Cleanup: f.temporaryDir,
+	}
+	code := program.Run(t.Context(), append([]string{
+		"doctor", "-o", "json", "--root", dir, "--sysfs", dir + "/machine/sys", "--dev", dir + "/machine/dev",
 		"--kubelet-dir", dir + "/kubelet", "--pod-resources", dir + "/pods.sock", "--run-dir", dir + "/run/dp", "--state-dir", dir + "/state", "--cdi-dir", dir + "/cdi",
-	}, &out, &stderr)
+	}, args...), &out, &stderr)
 	var d diagnosis
 	if err := json.Unmarshal([]byte(out.String()), &d); err != nil {
 		t.Fatalf("%v: %s\n%s", err, stderr.String(), out.String())
@@ -152,6 +159,10 @@ func TestOtherPlugins(t *testing.T) {
 	found, _ = diagnose(t, dir)
 	if found["configuration"].Status != "warning" || found["other plugins"].Check != "" {
 		t.Errorf("beside an instance with another configuration: %+v", found)
+	}
+	// A path on the command line may have a typing error.
+	if found, code = diagnose(t, dir, "--config", dir+"/config.tmol"); code != 1 || found["configuration"].Status != "problem" {
+		t.Errorf("status %d with a configuration that does not exist: %+v", code, found)
 	}
 	stop()
 	if err := <-served; err != nil {

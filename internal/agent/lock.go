@@ -42,9 +42,11 @@ func makeRunDir(p Paths) error {
 	return withHint(fmt.Errorf("--run-dir: %w", err), "run-dir")
 }
 
-// errServing is why a command refuses to run beside an instance.
+// errServing is why a command refuses to run beside an instance. The kernel does not say which process has
+// an open file description lock, but fuser lists the processes that have the file open.
 func errServing(p Paths) error {
-	return fmt.Errorf("an instance is serving: it holds %s", filepath.Join(p.RunDir, lockName))
+	lock := filepath.Join(p.RunDir, lockName)
+	return fmt.Errorf("an instance is serving: it holds %s\n  hint: fuser %s names its process", lock, lock)
 }
 
 // Serving reports whether an instance is serving with these paths. It must not make the lock file,
