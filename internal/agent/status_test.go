@@ -94,6 +94,9 @@ func TestStatusOfWaitingDevice(t *testing.T) {
 	if r := s.Resources[0]; r.Name != "example.com/radio" || r.NoDevices != want {
 		t.Errorf("%s has no devices: %q, want %q", r.Name, r.NoDevices, want)
 	}
+	if len(s.Problems) > 0 {
+		t.Errorf("problems %q, want none: the move ends by itself", s.Problems)
+	}
 }
 
 // A hung kubelet delays the status briefly, a missing one does not, and neither is an
