@@ -185,7 +185,8 @@ func hasPrefix(s string, prefixes []string) bool {
 const gpioSubsystem = "gpio"
 
 // kindOfNode returns the kind of a node without hardware. The kind of an unknown node has the name
-// of its subsystem, and a resource with the name of the node.
+// of its subsystem, and a resource with the name of the node. The name of a serial port says nothing
+// without its number: ttyS, ttyAMA.
 func (c *Catalog) kindOfNode(n *device.Node) kind {
 	for _, k := range nodeKinds() {
 		if c.matches(n.Path, k.nodes...) {
@@ -194,16 +195,18 @@ func (c *Catalog) kindOfNode(n *device.Node) kind {
 	}
 	// The subsystem is what the kernel calls the kind of a node.
 	name := n.Subsystem
+	resource := stem(n.Kernel)
 	isSerial := func(k kind) bool { return k.name == serialKind && c.matches(n.Path, k.nodes...) }
 	switch {
 	case n.Net != nil:
 		name = networkKind
 	case slices.ContainsFunc(kinds(), isSerial):
 		name = serialKind
+		resource = serialKind
 	}
 	return kind{
 		name:     name,
-		resource: slug(strings.ToLower(stem(n.Kernel))),
+		resource: slug(strings.ToLower(resource)),
 	}
 }
 
