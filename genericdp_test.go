@@ -174,7 +174,7 @@ func TestRunRefuses(t *testing.T) {
 		{"a word of Allow", func(o *genericdp.Options) { o.Allow = []string{"hook"} }, `--allow: "hook"`},
 		{"a privilege", func(o *genericdp.Options) {
 			o.ConfigText = []byte("[[resource]]\nname = \"example.com/a\"\nmatch = { glob = \"/dev/a\", dangerous = true }\n")
-		}, "--allow=dangerous"},
+		}, "dangerous in --allow"},
 		{"a domain", func(o *genericdp.Options) { o.Domains = []string{"other.example"} }, "is not one of --domains"},
 		{"no host", func(o *genericdp.Options) { o.Sysfs = "" }, "--sysfs must not be empty"},
 	} {

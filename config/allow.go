@@ -146,9 +146,9 @@ func (a Allow) CheckEnv(name device.Text) error {
 	return nil
 }
 
-// notAllowed returns an error that names the word to add to --allow.
+// notAllowed returns an error that names the word to add to --allow, which is a list in the chart's values.
 func notAllowed(what, word string) error {
-	return fmt.Errorf("%s requires --allow=%s", what, word)
+	return fmt.Errorf("%s requires %s in --allow (in the chart: allow)", what, word)
 }
 
 // need is a request that --allow may permit.

@@ -112,41 +112,42 @@ match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 		var out []string
 		for _, p := range problems {
 			_, word, _ := strings.Cut(p.Text, " requires ")
+			word, _, _ = strings.Cut(word, " in --allow")
 			out = append(out, strings.TrimPrefix(p.Place, "test.toml: ")+" | "+word)
 		}
 		return out
 	}
 	all := []string{
-		`resource 1 ("gpu"): match 2: dangerous | --allow=dangerous`,
-		`resource 1 ("gpu"): with 1: path | --allow=mount:/usr/lib/vendor`,
-		`resource 1 ("gpu"): with 2: path | --allow=mount:/opt/a`,
-		`resource 1 ("gpu"): with 2: path | --allow=mount:/opt/b`,
-		`resource 1 ("gpu"): with 3: path | --allow=mount:/run`,
-		`resource 1 ("gpu"): with 6: path | --allow=mount:/etc/vendor`,
-		`resource 1 ("gpu"): with 7: path | --allow=mount:/srv/x`,
-		`resource 1 ("gpu"): container.hooks | --allow=hooks`,
-		`resource 2 ("socket"): match 1: glob | --allow=mount:/run/vendor`,
-		`resource 2 ("socket"): match 1: glob | --allow=mount:/run/one`,
-		`resource 3 ("other.example/port"): match 1: net | --allow=net`,
-		`resource 3 ("other.example/port"): container.env | --allow=env`,
-		`resource 3 ("other.example/port"): container.env | --allow=env`,
-		`resource 4 ("cdi"): match 1: cdi_device | --allow=cdi:nvidia.com/gpu`,
-		`resource 4 ("cdi"): match 1: cdi_device | --allow=cdi:KIND`,
+		`resource 1 ("gpu"): match 2: dangerous | dangerous`,
+		`resource 1 ("gpu"): with 1: path | mount:/usr/lib/vendor`,
+		`resource 1 ("gpu"): with 2: path | mount:/opt/a`,
+		`resource 1 ("gpu"): with 2: path | mount:/opt/b`,
+		`resource 1 ("gpu"): with 3: path | mount:/run`,
+		`resource 1 ("gpu"): with 6: path | mount:/etc/vendor`,
+		`resource 1 ("gpu"): with 7: path | mount:/srv/x`,
+		`resource 1 ("gpu"): container.hooks | hooks`,
+		`resource 2 ("socket"): match 1: glob | mount:/run/vendor`,
+		`resource 2 ("socket"): match 1: glob | mount:/run/one`,
+		`resource 3 ("other.example/port"): match 1: net | net`,
+		`resource 3 ("other.example/port"): container.env | env`,
+		`resource 3 ("other.example/port"): container.env | env`,
+		`resource 4 ("cdi"): match 1: cdi_device | cdi:nvidia.com/gpu`,
+		`resource 4 ("cdi"): match 1: cdi_device | cdi:KIND`,
 	}
 	equal(t, "nothing allowed", all, places(""))
 	if got := places("all"); got != nil {
 		t.Errorf("everything allowed: %q", got)
 	}
 	some := []string{
-		`resource 1 ("gpu"): match 2: dangerous | --allow=dangerous`,
-		`resource 1 ("gpu"): container.hooks | --allow=hooks`,
-		`resource 2 ("socket"): match 1: glob | --allow=mount:/run/one`,
+		`resource 1 ("gpu"): match 2: dangerous | dangerous`,
+		`resource 1 ("gpu"): container.hooks | hooks`,
+		`resource 2 ("socket"): match 1: glob | mount:/run/one`,
 	}
 	// A path with a variable or a wildcard is decided when it is complete.
 	equal(t, "some allowed", some, places("net,env,cdi:other.*,cdi:nvidia.com/gpu,mount:/usr/lib,mount:/opt/a,mount:/run/gpu-1,mount:/etc,mount:/run/vendor"))
 
 	err := cfg.Check(config.Allow{Hooks: true, Dangerous: true, Net: true, Env: true, Mounts: []string{"/usr", "/opt", "/run"}, CDI: []string{"*"}})
-	want := `test.toml:12:5: resource 1 ("gpu"): with 6: path: mounting "/etc/vendor" requires --allow=mount:/etc/vendor`
+	want := `test.toml:12:5: resource 1 ("gpu"): with 6: path: mounting "/etc/vendor" requires mount:/etc/vendor in --allow (in the chart: allow)`
 	if err == nil || err.Error() != want {
 		t.Errorf("Check() = %v, want %s", err, want)
 	}

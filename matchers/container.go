@@ -129,7 +129,7 @@ func (b *builder) addCompanion(c *config.Companion) {
 	// A directory that may not be mounted is a common mistake.
 	if b.isDir(host) && b.Allow.CheckMount(host) != nil {
 		b.problem(
-			"companion %s is a directory: path = %q selects the nodes in it, and mounting it requires --allow=mount:%[1]s",
+			"companion %s is a directory: path = %q selects the nodes in it, and mounting it requires mount:%[1]s in --allow (in the chart: allow)",
 			host,
 			host+"/*",
 		)

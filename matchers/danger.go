@@ -163,6 +163,6 @@ func (b *builder) permits(what, why string, isPermitted bool, match string) bool
 	if isHarmless || isPermitted && b.Allow.Dangerous {
 		return true
 	}
-	b.problem("%s is dangerous: %s: it requires dangerous = true in %s, and --allow=dangerous", what, why, match)
+	b.problem("%s is dangerous: %s: it requires dangerous = true in %s, and dangerous in --allow (in the chart: allow)", what, why, match)
 	return false
 }

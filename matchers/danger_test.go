@@ -14,7 +14,7 @@ import (
 )
 
 // refused is the end of the reason of a dangerous device.
-const refused = ": it requires dangerous = true in its match, and --allow=dangerous"
+const refused = ": it requires dangerous = true in its match, and dangerous in --allow (in the chart: allow)"
 
 // judged are the reasons of the nodes of a host, by path; empty if not dangerous.
 func judged(t *testing.T, h *sysfstest.Host, toml string) map[string]string {
@@ -194,7 +194,7 @@ func TestDangerAllowed(t *testing.T) {
 	const (
 		mem   = "is dangerous: it reads and writes the memory of the host (mem mem)"
 		block = "is dangerous: it is a block device"
-		along = ": it requires dangerous = true in the match of its device, and --allow=dangerous"
+		along = ": it requires dangerous = true in the match of its device, and dangerous in --allow (in the chart: allow)"
 	)
 	allowed := func(o *matchers.Options) { o.Allow.Dangerous = true }
 	cdiOf := func(nodes ...device.CDINode) func(o *matchers.Options) {
@@ -224,7 +224,7 @@ func TestDangerAllowed(t *testing.T) {
 			want: []string{"x: virtual:example.com:x:v !companion /dev/mem " + mem + along + "; companion /dev/s*? is missing: nothing matches"}},
 		{name: "a mount by a pattern with a variable", toml: "match = { virtual = [{ name = \"v\", vars = { x = \"y\" } }] }\nwhen.node_name = \"*\"\nwith = [{ path = \"/{opt,etc}/${var:x}*\" }]",
 			opts: func(o *matchers.Options) { host(o).glob = files("/opt/y1", "/etc/y1") },
-			want: []string{"x: virtual:example.com:x:v mount /opt/y1>/opt/y1 !mount /etc/y1 requires --allow=mount:/etc/y1 or a directory above it"}},
+			want: []string{"x: virtual:example.com:x:v mount /opt/y1>/opt/y1 !mount /etc/y1 requires mount:/etc/y1 or a directory above it in --allow (in the chart: allow)"}},
 		{name: "a companion, wanted", toml: "match = { glob = \"/dev/fuse\", dangerous = true }\nwith = [{ path = \"/dev/sda\" }]", opts: allowed, want: []string{"x: fuse /dev/fuse +/dev/sda"}},
 		{name: "a companion, wanted and not allowed", toml: "match = { glob = \"/dev/fuse\", dangerous = true }\nwith = [{ path = \"/dev/sda\" }]",
 			want: []string{"x: fuse /dev/fuse !companion /dev/sda " + block + along}},

@@ -70,14 +70,14 @@ func TestMountedPaths(t *testing.T) {
 			want: []string{"x: path:run:a.sock mount /run/a.sock>/sockets/x-a", "x: path:run:b.sock mount /run/b.sock>/sockets/x-b"}},
 		{name: "excluded", toml: sockets + "\nexclude.glob = \"/run/b*\"", opts: glob, want: []string{"x: path:run:a.sock mount /run/a.sock>/run/a.sock"}},
 		{name: "companions below dev", toml: `match.virtual = "d"` + "\nwith = [{ path = \"/dev/log\" }, { path = \"/dev/infiniband\" }]", want: []string{
-			`x: virtual:example.com:x:d !mount /dev/log requires --allow=mount:/dev/log or a directory above it; companion /dev/infiniband is a directory: path = "/dev/infiniband/*" selects the nodes in it, and mounting it requires --allow=mount:/dev/infiniband`}},
+			`x: virtual:example.com:x:d !mount /dev/log requires mount:/dev/log or a directory above it in --allow (in the chart: allow); companion /dev/infiniband is a directory: path = "/dev/infiniband/*" selects the nodes in it, and mounting it requires mount:/dev/infiniband in --allow (in the chart: allow)`}},
 		{name: "not allowed", toml: sockets, opts: func(o *matchers.Options) { glob(o); o.Allow = config.Allow{Mounts: []string{"/run/a.sock"}} }, want: []string{
-			"x: path:run:a.sock mount /run/a.sock>/run/a.sock", "x: path:run:b.sock !mount /run/b.sock requires --allow=mount:/run/b.sock or a directory above it"}},
+			"x: path:run:a.sock mount /run/a.sock>/run/a.sock", "x: path:run:b.sock !mount /run/b.sock requires mount:/run/b.sock or a directory above it in --allow (in the chart: allow)"}},
 		{name: "a path goes to the first", toml: "[[resource]]\nname = \"a\"\n" + `match = { glob = "/run/a*" }` + "\n[[resource]]\nname = \"b\"\n" + sockets, opts: glob,
 			want:  []string{"a: path:run:a.sock mount /run/a.sock>/run/a.sock", "b: path:run:b.sock mount /run/b.sock>/run/b.sock"},
 			notes: []string{`test.toml: resource 2 ("b"): not offered here, because test.toml: resource 1 ("a") has it: /run/a.sock`}},
 		{name: "variables lead nowhere else", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\nwith = [{ path = \"/${usb.vendor}/fw\", container_path = \"/fw\" }]",
-			want: []string{"x: " + canB + " /dev/ttyACM0 !mount /1d50/fw requires --allow=mount:/1d50/fw or a directory above it"}},
+			want: []string{"x: " + canB + " /dev/ttyACM0 !mount /1d50/fw requires mount:/1d50/fw or a directory above it in --allow (in the chart: allow)"}},
 	})
 	snap, opts := scanned(t, rig(t))
 	glob(&opts)

@@ -29,7 +29,7 @@ func (m *run) leaveOutSideNodes(r *config.Resource, devices []candidate) {
 			}
 			why := m.danger(p.node)
 			example = cmp.Or(example, why)
-			const hint = "dangerous = true in the match, with --allow=dangerous, includes it"
+			const hint = "dangerous = true in the match, with dangerous in --allow (in the chart: allow), includes it"
 			note := noteAt(r.Place, hint, "left out of its device: ")
 			m.left = append(m.left, leftOut{
 				device: &candidate{

@@ -102,7 +102,7 @@ func TestVFIO(t *testing.T) {
 		{"nodes of functions without iommufd", card{video: vfio, audio: vfio, functions: 1, noGroups: true}, whole,
 			[]string{"0000:01:00.0 /dev/vfio/devices/vfio0 /dev/vfio/devices/vfio1 !/dev/iommu is missing: is the module iommufd loaded?"}},
 		{"no container", card{video: vfio, audio: vfio, noContainer: true}, whole, []string{"0000:01:00.0 /dev/vfio/12 !/dev/vfio/vfio is missing: is the module vfio loaded?"}},
-		{"no iommu", card{video: vfio, noIOMMU: true}, whole, []string{"0000:01:00.0 +/dev/vfio/vfio !/dev/vfio/noiommu-12 is dangerous: it grants a device without an IOMMU, whose DMA reaches all memory (vfio noiommu-12): it requires dangerous = true in its match, and --allow=dangerous"}},
+		{"no iommu", card{video: vfio, noIOMMU: true}, whole, []string{"0000:01:00.0 +/dev/vfio/vfio !/dev/vfio/noiommu-12 is dangerous: it grants a device without an IOMMU, whose DMA reaches all memory (vfio noiommu-12): it requires dangerous = true in its match, and dangerous in --allow (in the chart: allow)"}},
 
 		// Selected parts of a group.
 		{"the second function alone", card{video: vfio, audio: vfio, functions: 1, iommufd: true}, `match = { pci = { id = "10de:1aef" }, vfio = true }`,
@@ -137,7 +137,7 @@ func TestVFIO(t *testing.T) {
 		{"group by glob, by the function that is bound", card{video: "nouveau", audio: vfio}, `match.glob = "/dev/vfio/*"`,
 			[]string{"0000:01:00.1:vfio /dev/vfio/12", "vfio:vfio /dev/vfio/vfio"}},
 		{"group by glob, as the last function is unbound", card{}, `match.glob = "/dev/vfio/[0-9]*"`, []string{"0000:01:00.0:vfio /dev/vfio/12"}},
-		{"no iommu, by glob", card{video: vfio, noIOMMU: true}, `match.glob = "/dev/vfio/noiommu-*"`, []string{"0000:01:00.0:noiommu !/dev/vfio/noiommu-12 is dangerous: it grants a device without an IOMMU, whose DMA reaches all memory (vfio noiommu-12): it requires dangerous = true in its match, and --allow=dangerous"}},
+		{"no iommu, by glob", card{video: vfio, noIOMMU: true}, `match.glob = "/dev/vfio/noiommu-*"`, []string{"0000:01:00.0:noiommu !/dev/vfio/noiommu-12 is dangerous: it grants a device without an IOMMU, whose DMA reaches all memory (vfio noiommu-12): it requires dangerous = true in its match, and dangerous in --allow (in the chart: allow)"}},
 		{"functions by glob", card{video: vfio, audio: vfio, functions: 1}, `match.glob = "/dev/vfio/devices/*"`,
 			[]string{"0000:01:00.0:vfio-dev /dev/vfio/devices/vfio0", "0000:01:00.1:vfio-dev /dev/vfio/devices/vfio1"}},
 		{"group by function and glob", card{video: vfio, audio: vfio}, `match = { pci = { id = "10de:2204" }, glob = "/dev/vfio/*" }`, []string{"0000:01:00.0 /dev/vfio/12"}},

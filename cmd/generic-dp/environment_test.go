@@ -31,7 +31,7 @@ match.glob = "/dev/null"
 			t.Errorf("%v: status %d, want %d with %q:\n%s", args, have, code, want, out.String())
 		}
 	}
-	check(`--allow=env`, 1, "devices")
+	check(`env in --allow`, 1, "devices")
 	t.Setenv("GENERIC_DP_ALLOW", "env")
 	check("example.com/variable", 0, "devices")
 	check("example.com/flag", 0, "devices", "--config", fromFlag)

@@ -126,5 +126,5 @@ func (r *resource) excludeDangerousUSB(at *value, directory string) {
 		ofClass,
 		{Glob: []string{rootHubs}},
 	}
-	at.differs("USB disks, hubs and input devices are left out: they need dangerous = true, and --allow=dangerous")
+	at.differs("USB disks, hubs and input devices are left out: they need dangerous = true, and dangerous in --allow (in the chart: allow)")
 }

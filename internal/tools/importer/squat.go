@@ -159,7 +159,7 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 			p.match.Permissions = "rw"
 		}
 		// The permission for a pattern is for the directory before the first wildcard.
-		v.c.comment("A mount needs the flag --allow=mount:" + cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
+		v.c.comment("A mount needs mount:" + cmp.Or(p.host, path.Dir(a.Prefix()+"x")) + " in --allow (in the chart: allow)")
 	} else {
 		p.match.Permissions = p.Permissions
 		p.isDirectory = isDirectory(p.host)
