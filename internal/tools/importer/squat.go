@@ -144,8 +144,14 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 		return p, false
 	}
 	if isMount && isOfDev {
-		v.lost("mount of %q: only paths outside of /dev are mounted, and a node is a device", p.Path)
+		v.lost("mount of %q: below /dev, a match only selects device nodes; with mounts a file, socket or directory for every device", p.Path)
 		return p, false
+	}
+	// The name of a directory may end with "/". With wildcards, it selects only directories.
+	host, hasSlash := strings.CutSuffix(p.Path, "/")
+	isDir := hasSlash && !strings.ContainsAny(host, `*?[\`)
+	if isDir {
+		p.Path = host
 	}
 	a, err := parseGlob(translateGlob(p.Path))
 	if err != nil {
@@ -162,7 +168,7 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 		v.c.comment("A mount needs mount:" + cmp.Or(p.host, path.Dir(a.Prefix()+"x")) + " in --allow (in the chart: allow)")
 	} else {
 		p.match.Permissions = p.Permissions
-		p.isDirectory = isDirectory(p.host)
+		p.isDirectory = isDir || isDirectory(p.host)
 	}
 	if p.isDirectory {
 		p.match.Glob = []string{p.host + "/**"}
