@@ -101,8 +101,9 @@ type Resource struct {
 // NicerName is a name for the results that a condition matches.
 type NicerName struct {
 	Result pattern.Values
-	// Name is legal: see device.LegalName.
-	Name string
+	// Name is legal: see device.LegalName. Written is the name as written.
+	Name    string
+	Written string
 
 	// key is the condition as written.
 	key string

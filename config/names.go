@@ -186,10 +186,11 @@ func (r *Resource) readNames(v value) {
 			key.violates(result, errNegated)
 		}
 		r.Names = append(r.Names, NicerName{
-			Result: p,
-			Name:   legal,
-			key:    result,
-			at:     at,
+			Result:  p,
+			Name:    legal,
+			Written: name,
+			key:     result,
+			at:      at,
 		})
 	}
 	// Literal results are at 0 and come first: they are more specific than any pattern.

@@ -26,7 +26,11 @@ func TestNames(t *testing.T) {
 		{name: "nicer names", toml: named("vgpu-${mdev.type}", `names = { "vgpu-nvidia-222" = "vgpu-small" }`, mdevs), want: []string{
 			"vgpu-nvidia-223: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio", "vgpu-small: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio"}},
 		{name: "what is illegal in a nicer name is replaced", toml: named("vgpu-${mdev.type}", `names = { "vgpu-nvidia-222" = "A40 (1Q)", "vgpu-nvidia-223" = "`+strings.Repeat("x", 64)+`" }`, mdevs), want: []string{
-			"A40--1Q: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio", strings.Repeat("x", 51) + "-xfjgg15ovcj: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}},
+			"A40--1Q: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio", strings.Repeat("x", 51) + "-xfjgg15ovcj: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"},
+			notes: []string{
+				`test.toml: resource 1 ("vgpu-${mdev.type}"): names: "A40 (1Q)" becomes "A40--1Q": a name has at most 63 letters, digits, "-", "_" and "."`,
+				`test.toml: resource 1 ("vgpu-${mdev.type}"): names: "` + strings.Repeat("x", 64) + `" becomes "` + strings.Repeat("x", 51) + `-xfjgg15ovcj": a name has at most 63 letters, digits, "-", "_" and "."`,
+			}},
 		{name: "several values of one name", toml: named("vgpu-${mdev.type}", `names = { "vgpu-nvidia-222" = "vgpu", "vgpu-nvidia-223" = "vgpu" }`, mdevs), want: []string{
 			"vgpu: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio", "vgpu: mdev:" + large + " /dev/vfio/31 +/dev/vfio/vfio"}},
 		{name: "patterns: the key itself, then the first in the file", toml: named("vgpu-${mdev.type}", `names = { "*-[!3]??" = "first", "vgpu-*" = "second", "vgpu-nvidia-22{2,9}" = "third", "vgpu-nvidia-223" = "exact" }`, mdevs), want: []string{

@@ -155,6 +155,7 @@ func (m *run) notes(r *config.Resource, devices []candidate, offered []Offered) 
 	}
 	m.problemNote(r, offers)
 	m.sameGroupNotes(r, devices)
+	m.nicerNamesNote(r)
 	m.annotationNote(r)
 	m.versionNote(r)
 	m.renamedNodeNote(r, offers)
@@ -183,6 +184,15 @@ func (m *run) problemNote(r *config.Resource, offers []*device.Offer) {
 	}
 	first := fmt.Sprintf("device %q", failed[0].ID)
 	m.note(r.Place, hint, "%s can't be allocated: %s", andMore(first, len(failed)), failed[0].Problem)
+}
+
+// nicerNamesNote reports each nicer name that a resource cannot have as it is written.
+func (m *run) nicerNamesNote(r *config.Resource) {
+	for _, n := range r.Names {
+		if n.Name != n.Written {
+			m.note(r.Place, "", "names: %q becomes %q: a name has at most %d letters, digits, \"-\", \"_\" and \".\"", n.Written, n.Name, device.MaxName)
+		}
+	}
 }
 
 // annotationNote lists the annotations that DRA leaves out.
