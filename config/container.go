@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -173,17 +172,19 @@ func (v value) entries(what string, keys role) []device.Entry {
 // reportTwice reports a key that is also the value of a key with a variable: "A_1" and "A_${index}" are one
 // variable of a container with two devices. Keys that depend on the device are compared in each container.
 func (v value) reportTwice(entries []device.Entry) {
-	fixed := slices.DeleteFunc(slices.Clone(entries), func(e device.Entry) bool {
-		return len(e.Key.Vars()) > 0
-	})
+	var fixed []string
+	for _, e := range entries {
+		if len(e.Key.Vars()) == 0 {
+			fixed = append(fixed, e.Key.String())
+		}
+	}
 	for _, open := range entries {
 		names := open.Key.Vars()
 		if len(names) != 1 {
 			continue
 		}
 		before, after, _ := strings.Cut(open.Key.String(), "${"+names[0]+"}")
-		for _, other := range fixed {
-			name := other.Key.String()
+		for _, name := range fixed {
 			number, hasBefore := strings.CutPrefix(name, before)
 			number, hasAfter := strings.CutSuffix(number, after)
 			if hasBefore && hasAfter && isPlace(names[0], number) {
