@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -81,6 +82,10 @@ warnings may be intended. In a pod, mount the host's root and name it with --roo
 	f.add(cmd, configFlags, hostFlags, []string{"kubelet-dir", "pod-resources", "run-dir", "cdi-dir"})
 	cmd.Flags().StringVar(&d.root, "root", "/", "root directory of the host, for its /etc, /proc and /run")
 	diagnose := func(cmd *cobra.Command, _ []string) (cli.Reporter, error) {
+		// A missing directory would look like a host without a runtime.
+		if _, err := os.Stat(d.root); err != nil {
+			return nil, fmt.Errorf("--root: %w", err)
+		}
 		d.examine(cmd.Context())
 		if d.hasProblem() {
 			return d.diagnosis, cli.ErrReported
@@ -142,14 +147,19 @@ func (d *doctor) configuration(ctx context.Context) {
 	const check = "configuration"
 	cfg, err := d.load(d.config)
 	isMissing := errors.Is(err, fs.ErrNotExist)
+	// The command that is recommended reads the same configuration.
 	isNamed := d.all.Changed("config")
+	named := ""
+	if isNamed {
+		named = " --config " + cli.ShellQuote(d.config)
+	}
 	if isMissing && d.isServing && !isNamed {
 		d.add(warning, check, "name a copy with --config to check it here",
 			"none at "+d.config+": the instance that serves may have another one, such as the ConfigMap of its pod")
 		return
 	}
 	if err != nil {
-		fix := "generic-dp check"
+		fix := "generic-dp check" + named
 		if isMissing {
 			fix = "generic-dp init writes one"
 		}
@@ -172,9 +182,9 @@ func (d *doctor) configuration(ctx context.Context) {
 	}
 	switch {
 	case unusable > 0:
-		d.add(warning, check, "generic-dp devices", fmt.Sprintf("%s, and %d that cannot be used", text, unusable))
+		d.add(warning, check, "generic-dp devices"+named, fmt.Sprintf("%s, and %d that cannot be used", text, unusable))
 	case slices.ContainsFunc(view.Matched.Resources, isEmpty):
-		d.add(warning, check, "generic-dp devices", text+", and a resource without a device on this host")
+		d.add(warning, check, "generic-dp devices"+named, text+", and a resource without a device on this host")
 	default:
 		d.ok(check, text)
 	}

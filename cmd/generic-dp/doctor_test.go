@@ -89,6 +89,27 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
+// The fixes are for the configuration that was named, and a directory that does not exist is not a host.
+func TestDoctorArguments(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	place(t, dir+"/my config.toml", "domain = \"example.com\"\n[[resource]]\nname = \"none\"\nmatch.glob = \"/dev/none\"\n")
+	place(t, dir+"/broken.toml", "domain")
+	for file, want := range map[string]string{
+		"my config.toml": "generic-dp devices --config '" + dir + "/my config.toml'",
+		"broken.toml":    "generic-dp check --config " + dir + "/broken.toml",
+	} {
+		if found, _ := diagnose(t, dir, "--config", dir+"/"+file); found["configuration"].Fix != want {
+			t.Errorf("%s: %+v, want the fix %q", file, found["configuration"], want)
+		}
+	}
+	var out, stderr strings.Builder
+	code := run(t.Context(), []string{"doctor", "--root", dir + "/nothing"}, &out, &stderr)
+	if code != 1 || !strings.HasPrefix(stderr.String(), "error: --root: stat "+dir+"/nothing: ") {
+		t.Errorf("status %d of a root that does not exist: %s%s", code, stderr.String(), out.String())
+	}
+}
+
 // doctor knows where the kubelet of a host is.
 func TestDoctorKnowsTheHost(t *testing.T) {
 	t.Parallel()

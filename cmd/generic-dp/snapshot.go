@@ -144,7 +144,7 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	// A scan reads directories and files, so the recording must be on disk. TMPDIR says where.
 	unpacked, err := os.MkdirTemp("", "generic-dp-recording-")
 	if err != nil {
-		return fmt.Errorf("--sysfs: unpacking a recording: %w", err)
+		return fmt.Errorf("--sysfs: unpacking a recording: %w\n  hint: TMPDIR names a directory for it", err)
 	}
 	// Both are set before anything is unpacked, so that run also removes a part of a recording.
 	f.unpacked = unpacked
