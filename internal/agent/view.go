@@ -154,16 +154,20 @@ const (
 	scanEvery = 250 * time.Millisecond
 )
 
-// Scan scans the host once and matches it. It uses the identity decisions of a serving instance if
-// they are readable, so that both show the same IDs. It writes nothing, and needs no running
+// Scan scans the host once and matches it. It uses the identity decisions of a serving instance, so
+// that both show the same IDs, and reports a problem if they are not readable. It writes nothing, and needs no running
 // instance. An error means that the host could not be scanned.
 func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 	scanner := inventory.New(o.Paths.Inventory())
 	persisted, err := ledger.Load(o.Paths.StateDir)
+	var unread []device.Problem
 	if err != nil {
 		// The state is only readable for root. Without it, IDs may have another form than in the
 		// instance.
-		persisted = ledger.Persisted{}
+		unread = []device.Problem{{
+			Subject: "--state-dir",
+			Reason:  err.Error() + ": IDs may differ from the IDs of the instance",
+		}}
 	}
 	boot := bootID()
 	scanner.RestoreNets(persisted.Nets, boot != "" && boot == persisted.Boot)
@@ -181,7 +185,9 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 				paths:    paths,
 				hasNets:  true,
 			}
-			return view(cfg, scan, specs.Read, persisted.Decisions, o)
+			v := view(cfg, scan, specs.Read, persisted.Decisions, o)
+			v.Problems = append(v.Problems, unread...)
+			return v
 		}
 		v := with(cfg)
 		v.with = with

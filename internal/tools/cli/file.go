@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 )
 
@@ -33,6 +34,11 @@ func ReadInput(path string) (name string, text []byte, err error) {
 func ReadLimited(input io.Reader, limit int, name string) ([]byte, error) {
 	// The additional byte distinguishes an input of exactly this size from a larger one.
 	text, err := io.ReadAll(io.LimitReader(input, int64(limit)+1))
+	// The error of a file repeats its path.
+	var ofPath *fs.PathError
+	if errors.As(err, &ofPath) {
+		err = ofPath.Err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
