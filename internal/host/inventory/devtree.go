@@ -66,12 +66,12 @@ func walkDev(ctx context.Context, root string) (*devTree, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(root, &st); err != nil {
-		return nil, fmt.Errorf("read the device nodes: %q: %w", root, err)
+		return nil, fmt.Errorf("--dev: read the device nodes: %q: %w", root, err)
 	}
 	t.fsID = uint64(st.Dev)
 	t.recording = t.hasMarker(hostDev)
 	if err := t.walk(ctx, hostDev); err != nil {
-		return nil, fmt.Errorf("read the device nodes: %w", err)
+		return nil, fmt.Errorf("--dev: read the device nodes: %w", err)
 	}
 	slices.Sort(t.dirs)
 	return t, nil

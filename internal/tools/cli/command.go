@@ -36,6 +36,7 @@ func Setup(root *cobra.Command) {
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		return cmd.Help()
 	}
+	root.SuggestionsMinimumDistance = 2
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	// An unknown flag or a bad value is also a usage error. Subcommands inherit the function.
@@ -53,6 +54,10 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	}
 	first := args[0]
 	if cmd == cmd.Root() {
+		similar := cmd.SuggestionsFor(first)
+		if len(similar) > 0 {
+			return Usagef("unknown command %q: did you mean %s?", first, OrList(similar))
+		}
 		return Usagef("unknown command %q", first)
 	}
 	// clean also has flags for paths. Of the commands without arguments, only commands that load
