@@ -106,6 +106,12 @@ func (f *flags) explainDevice(stderr io.Writer, view *agent.View, cfg *config.Co
 		// The default configuration is optional, so name may be a resource of another one.
 		if len(cfg.Resources) == 0 {
 			err = fmt.Errorf("%w\n  hint: %s has no resources: --config names another configuration", err, f.config)
+		} else if !strings.HasPrefix(name, "/") {
+			var resources []string
+			for i := range cfg.Resources {
+				resources = append(resources, cfg.Resources[i].Name)
+			}
+			err = fmt.Errorf("%w\n  hint: the resources of %s are %s", err, f.config, strings.Join(cli.Few(resources), ", "))
 		}
 		return nil, err
 	}
