@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -154,7 +153,7 @@ func (r report) Table(w io.Writer, wide bool) error {
 			slots := strconv.Itoa(d.Slots)
 			numa := cli.JoinInts(d.NUMA)
 			if wide {
-				tab.Row(title, d.ID, slots, d.Health, numa, strings.Join(d.Host(), ","), d.Reason)
+				tab.Row(title, d.ID, slots, d.Health, numa, cli.JoinNames(d.Host()), d.Reason)
 				continue
 			}
 			contents := device.Printable(d.ID+" "+cli.Shorten(d.Host(), false, " "), "")

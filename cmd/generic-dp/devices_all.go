@@ -90,7 +90,7 @@ func cells(d catalog.Device) []string {
 		d.FullName(),
 		d.Driver,
 		cli.JoinInts(d.NUMA),
-		strings.Join(slices.Concat(d.Nodes, d.Interfaces), ","),
+		cli.JoinNames(slices.Concat(d.Nodes, d.Interfaces)),
 		use(d),
 		strings.Join(ids, ","),
 		d.Serial,

@@ -115,6 +115,11 @@ example.com/a  Healthy  1      -
 	if out.String() != want {
 		t.Errorf("names with commas:\n%s\nwant\n%s", out.String(), want)
 	}
+	out.Reset()
+	must(t, r.Table(&out, true))
+	if text := out.String(); !strings.Contains(text, ` /dev/a\u002c1,/dev/b `) {
+		t.Errorf("names with commas in a wide table:\n%s", text)
+	}
 }
 
 // inLocalTime replaces the times of a text by times of the zone of the test.

@@ -139,6 +139,19 @@ func Shorten(names []string, wide bool, separator string) string {
 	return strings.Join(names, separator)
 }
 
+// inCell escapes what separates names and cells as JSON does.
+var inCell = strings.NewReplacer(",", `\u002c`, " ", `\u0020`)
+
+// JoinNames joins the names of nodes in a cell of a wide table: "a,b". Commas and spaces in names are
+// escaped, so that the list can be split.
+func JoinNames(names []string) string {
+	escaped := make([]string, len(names))
+	for i, name := range names {
+		escaped[i] = inCell.Replace(name)
+	}
+	return strings.Join(escaped, ",")
+}
+
 // Few returns the first lines, and how many more there are: 500 nodes may have the same reason. It
 // does not change lines.
 func Few(lines []string) []string {
