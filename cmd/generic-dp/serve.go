@@ -44,6 +44,9 @@ values, and has ${index} and ${count}. CDI has no annotations.`,
 			if once && !noKubelet {
 				return cli.Usagef("--once: want --no-kubelet as well: the kubelet needs an instance that runs")
 			}
+			if noKubelet && f.paths.CDIDir == "" {
+				return cli.Usagef("--cdi-dir is empty: with --no-kubelet, serve only writes CDI specs")
+			}
 			if once {
 				return f.writeSpecs(cmd)
 			}

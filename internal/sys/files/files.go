@@ -102,7 +102,7 @@ func (p *Plan) label(errs []error) error {
 	case 1:
 		return fmt.Errorf("%s: %w", p.Label, failures[0])
 	default:
-		return fmt.Errorf("%s: %w (and %d more errors)", p.Label, failures[0], len(failures)-1)
+		return fmt.Errorf("%s: %w (and %d more)", p.Label, failures[0], len(failures)-1)
 	}
 }
 
