@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
@@ -248,5 +250,25 @@ func (h *holding) passMinutes(a *agent.Agent, c *clock, check func()) {
 		c.forward(2 * time.Minute)
 		h.passes(a)
 		check()
+	}
+}
+
+// While nobody knows who holds devices, none is added to the lists. That is one problem, and not one for
+// each device.
+func TestUnreadableCheckpointIsAProblem(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	checkpoint := filepath.Join(h.options.Paths.KubeletDir, holds.CheckpointName)
+	must(t, os.RemoveAll(checkpoint))
+	must(t, os.Mkdir(checkpoint, 0o700))
+	h.addNodes("part-0", "part-1")
+	a, _ := h.serve()
+	var problems []status.Problem
+	h.eventually("the problem", func() bool {
+		problems = a.Status(t.Context()).Problems
+		return len(problems) > 0
+	})
+	if len(problems) != 1 || problems[0].Subject != "holders" || !strings.Contains(problems[0].Reason, "not a regular file") {
+		t.Errorf("problems %q, want one about holders", problems)
 	}
 }

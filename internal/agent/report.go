@@ -89,6 +89,9 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 			)
 		}
 	}
+	if unread := l.held.Unread(); unread != "" {
+		l.page.problems.warn("holders", errors.New(unread), "no device is added to the lists until it is known which containers hold devices")
+	}
 	if l.prober.Stuck() {
 		l.page.problems.warn("health checks", errChecksStuck, "health checks hang")
 	}
@@ -97,7 +100,8 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	}
 	for _, r := range out.Resources {
 		for _, w := range r.Waiting {
-			// The reason ends with a minute or with a hold. A lack of room is reported as "lists".
+			// The reason ends with a minute or with a hold. Unknown holders and a lack of room are
+			// problems of their own.
 			l.page.problems.expect(w.ID, w.Reason, "device is not listed yet")
 		}
 	}

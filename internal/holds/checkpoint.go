@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -64,6 +65,9 @@ func readCheckpoint(path string) ([]checkpointEntry, error) {
 	}
 	if err == nil {
 		err = json.Unmarshal(file.Data.PodDeviceEntries, &entries)
+	}
+	if errors.As(err, new(*fs.PathError)) {
+		return nil, err // with the path
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
