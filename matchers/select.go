@@ -73,21 +73,43 @@ func (s *selection) add(p *predicate) {
 	case len(p.Virtual) > 0:
 		s.addVirtual(p)
 	default:
+		s.addTargets(p)
+	}
+}
+
+// addTargets selects nodes, hardware and network interfaces.
+func (s *selection) addTargets(p *predicate) {
+	paths, isLiteral := p.Glob.Literals()
+	if !isLiteral {
 		p.targets(func(t target) {
-			// The first match decides about a node, but each function of an IOMMU group selects its node. A
-			// function is no device without its VFIO nodes.
-			isSkipped := s.picked[t.node]
-			if p.VFIO {
-				isSkipped = t.node == nil
-			}
-			if isSkipped || !p.matches(t) {
-				return
-			}
-			s.picks = append(s.picks, pick{t, p})
-			if t.node != nil {
-				s.picked[t.node] = true
-			}
+			s.pick(p, t)
 		})
+		return
+	}
+	// With a glob, only nodes are selected. A path without wildcards is looked up instead of compared with
+	// the paths of all nodes.
+	for _, path := range paths {
+		n := s.at(path)
+		if n != nil {
+			s.pick(p, target{n.Hardware, n})
+		}
+	}
+}
+
+// pick selects a target if the match does.
+func (s *selection) pick(p *predicate, t target) {
+	// The first match decides about a node, but each function of an IOMMU group selects its node. A
+	// function is no device without its VFIO nodes.
+	isSkipped := s.picked[t.node]
+	if p.VFIO {
+		isSkipped = t.node == nil
+	}
+	if isSkipped || !p.matches(t) {
+		return
+	}
+	s.picks = append(s.picks, pick{t, p})
+	if t.node != nil {
+		s.picked[t.node] = true
 	}
 }
 

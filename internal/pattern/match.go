@@ -414,9 +414,22 @@ func (v Values) Alternatives() []Alternative {
 // Literal returns the text of the only alternative of the patterns without "!". If there are several,
 // or it has wildcards, ok is false.
 func (v Values) Literal() (text string, ok bool) {
-	all := v.Alternatives()
-	if len(all) != 1 {
+	all, ok := v.Literals()
+	if !ok || len(all) != 1 {
 		return "", false
 	}
-	return all[0].Literal()
+	return all[0], true
+}
+
+// Literals returns the texts of all alternatives of the patterns without "!". If there is none, or one of
+// them has wildcards, ok is false.
+func (v Values) Literals() (texts []string, ok bool) {
+	for _, a := range v.Alternatives() {
+		text, isLiteral := a.Literal()
+		if !isLiteral {
+			return nil, false
+		}
+		texts = append(texts, text)
+	}
+	return texts, len(texts) > 0
 }
