@@ -95,9 +95,7 @@ func (m *run) predicate(match *config.Match) *predicate {
 		}
 	}
 	for _, a := range device.Attributes() {
-		p.add(a.Name(), match.Hardware[a.Table][a.Key], func(t target) []string {
-			return p.valuesOf(&a, t)
-		})
+		p.add(a.Name(), match.Hardware[a.Table][a.Key], p.valuesOf(&a))
 	}
 	p.add("subsystem", match.Subsystem, p.subsystems)
 	p.addRead("driver", match.Driver, func(t target) ([]string, bool) {
@@ -165,23 +163,31 @@ func (p *predicate) subsystems(t target) []string {
 	return nil
 }
 
-// valuesOf lists the values of an attribute of a target. The two keys about USB interfaces must hold for one
-// interface, and so must the two keys about network interfaces.
-func (p *predicate) valuesOf(a *device.Attribute, t target) []string {
+// valuesOf returns what lists the values of an attribute of a target. The two keys about USB interfaces must
+// hold for one interface, and so must the two keys about network interfaces.
+func (p *predicate) valuesOf(a *device.Attribute) func(target) []string {
 	number := p.Hardware["usb"]["interface"]
 	switch {
 	// Its value may be the name of an interface of other hardware.
 	case a.Name() == "pci.pf":
-		return p.run.namesOfPF(t)
+		return p.run.namesOfPF
 	// The hardware is a USB device or a mediated device, and its controller or parent is tested.
 	case a.Table == "pci" && (p.usb || p.mdev):
-		return a.Of(t.hardware.Function(), nil)
+		return func(t target) []string {
+			return a.Of(t.hardware.Function(), nil)
+		}
 	case a.Name() == "usb.interface_class" && !number.Empty():
-		return classesOfInterfaces(number, a, t)
+		return func(t target) []string {
+			return classesOfInterfaces(number, a, t)
+		}
 	case a.About == device.OfNet:
-		return p.valuesOfNets(a, t)
+		return func(t target) []string {
+			return p.valuesOfNets(a, t)
+		}
 	}
-	return a.Of(t.hardware, t.node)
+	return func(t target) []string {
+		return a.Of(t.hardware, t.node)
+	}
 }
 
 // valuesOfNets lists the values of the network interfaces that fit all keys. If there are none, the types are of
