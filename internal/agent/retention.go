@@ -24,6 +24,8 @@ type retention struct {
 	inPod map[string]string
 	// injected are the targets of the last pass.
 	injected ledger.Injected
+	// keys are the keys of the nodes of each hardware that was looked up: device.NodeKeys compares all of them.
+	keys map[*device.Hardware]map[*device.Node]string
 	// any is set if anything stays.
 	any bool
 }
@@ -35,6 +37,7 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, held *ho
 		held:     held,
 		inPod:    map[string]string{},
 		injected: injected,
+		keys:     map[*device.Hardware]map[*device.Node]string{},
 	}
 	for _, res := range out.Resources {
 		kind, _ := device.SplitResourceKey(res.Name)
@@ -81,7 +84,7 @@ func (r *retention) record(out ledger.Output) ledger.Injected {
 			if r.unchanged(id, path) {
 				// The ID may have a new form, for example if a second device has the same serial
 				// number now.
-				next.Add(id, path, nodeID(r.view, path))
+				next.Add(id, path, r.nodeID(path))
 			} else if r.mayBeUnread(path) {
 				next.Add(id, path, node)
 			}
@@ -101,7 +104,7 @@ func (r *retention) record(out ledger.Output) ledger.Injected {
 				continue
 			}
 			for _, n := range e.Offer.Nodes {
-				next.Add(e.Offer.ID, n.HostPath, nodeID(r.view, n.HostPath))
+				next.Add(e.Offer.ID, n.HostPath, r.nodeID(n.HostPath))
 			}
 		}
 	}
@@ -118,17 +121,17 @@ func (r *retention) unchanged(id, path string) bool {
 	if n.Hardware == nil {
 		return true
 	}
-	if namesOtherPort(id, n) {
+	if r.namesOtherPort(id, n) {
 		return false // the device is in another port now, and listed with the ID of that port
 	}
-	return device.SameNode(nodeID(r.view, path), r.injected[id][path])
+	return device.SameNode(r.nodeID(path), r.injected[id][path])
 }
 
 // namesOtherPort reports whether an ID names a USB port, and the hardware of a node is in another
 // one: by such an ID, it is another device there.
-func namesOtherPort(id string, n *device.Node) bool {
+func (r *retention) namesOtherPort(id string, n *device.Node) bool {
 	isPortID := strings.HasPrefix(id, "usb:") && strings.Contains(id, ":port:")
-	isAtPort := id == device.HardwareID(n.Hardware, device.PortForm) || id == device.NodeID(n, device.PortForm)
+	isAtPort := id == device.HardwareID(n.Hardware, device.PortForm) || id == r.idOf(n, device.PortForm)
 	return isPortID && !isAtPort
 }
 
@@ -156,10 +159,19 @@ func (r *retention) isOnlyUnread(id, path string) bool {
 
 // nodeID returns the ID of the node at a path, which does not depend on the name that the kernel
 // gave it. It is empty for a node without hardware.
-func nodeID(v *View, path string) string {
-	n := v.node(path)
+func (r *retention) nodeID(path string) string {
+	n := r.view.node(path)
 	if n == nil || n.Hardware == nil {
 		return ""
 	}
-	return device.NodeID(n, v.Forms[n.Hardware])
+	return r.idOf(n, r.view.Forms[n.Hardware])
+}
+
+// idOf returns the ID of a node of hardware, with its hardware in a form.
+func (r *retention) idOf(n *device.Node, form device.Form) string {
+	h := n.Hardware
+	if r.keys[h] == nil {
+		r.keys[h] = device.NodeKeys(h)
+	}
+	return device.KeyedNodeID(n, form, r.keys[h][n])
 }
