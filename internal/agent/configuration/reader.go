@@ -295,7 +295,8 @@ func (r *Reader) try(next Reading, requested bool) Reading {
 	if next.Err != nil {
 		r.mark = before // the configuration before it is still served
 		r.writeMark()
-	} else if !isGood {
+	} else if next.trial > 0 {
+		// Without a last good configuration, nothing asks for the names.
 		r.mark.name(next.Config)
 		r.writeMark()
 	}
