@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"time"
 
@@ -20,8 +19,8 @@ import (
 const (
 	// maxSocketPath is the capacity of sun_path without its final NUL (unix(7)).
 	maxSocketPath = 107
-	// nameLength is the length of every socket name, "gdp-", 8 digits of the
-	// resource, "-", 16 random ones, ".sock".
+	// nameFormat is the form of every socket name: 8 digits of the resource, and 16 random ones.
+	nameFormat = "gdp-%08x-%016x.sock"
 	nameLength = 34
 	// listenWithin is the time between the two checks of a socket to sweep. A socket that is bound
 	// but does not listen yet refuses connections, like a socket whose process has ended. Listen
@@ -125,14 +124,16 @@ func (s *Socket) Remove() {
 func socketName(resource string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(resource))
-	return fmt.Sprintf("gdp-%08x-%016x.sock", h.Sum32(), rand.Uint64())
+	return fmt.Sprintf(nameFormat, h.Sum32(), rand.Uint64())
 }
 
-// ownName is the form of the names of this program's sockets.
-var ownName = regexp.MustCompile(`^gdp-[0-9a-f]{8}-[0-9a-f]{16}\.sock$`)
-
 // IsOwn reports whether a name is of a socket of this program, in whichever instance.
-func IsOwn(name string) bool { return ownName.MatchString(name) }
+func IsOwn(name string) bool {
+	var resource uint32
+	var random uint64
+	_, err := fmt.Sscanf(name, nameFormat, &resource, &random)
+	return err == nil && name == fmt.Sprintf(nameFormat, resource, random)
+}
 
 // Sweep removes the sockets in dir that killed instances of this program left, and returns
 // their names. Their names have this program's exact form, and they refuse connections twice.
