@@ -94,8 +94,13 @@ func (m *run) predicate(match *config.Match) *predicate {
 			p.conditions = append(p.conditions, condition{key: name, have: nothing})
 		}
 	}
-	for _, a := range device.Attributes() {
-		p.add(a.Name(), match.Hardware[a.Table][a.Key], p.valuesOf(&a))
+	attributes := device.Attributes()
+	for i := range attributes {
+		a := &attributes[i]
+		want := match.Hardware[a.Table][a.Key]
+		if !want.Empty() {
+			p.add(a.Name(), want, p.valuesOf(a))
+		}
 	}
 	p.add("subsystem", match.Subsystem, p.subsystems)
 	p.addRead("driver", match.Driver, func(t target) ([]string, bool) {
