@@ -32,12 +32,14 @@ func (c *scan) readNets(numbers *netNumbers) []*device.Node {
 		return entries[i].Name < entries[j].Name
 	})
 	var nets []*device.Node
+	inodes := make(map[string]uint64, len(entries))
 	c.netInterfaces = make(map[string]netInterface, len(entries))
 	for _, e := range entries {
 		// The loopback interface has no hardware and is always in use.
 		if e.Name == "lo" {
 			continue
 		}
+		inodes[e.Name] = c.sysfs.Inode("class/net", e.Name)
 		i, err := readNet(c.sysfs, e.Path)
 		// The interface was removed after the listing.
 		if sysfs.Gone(err) {
@@ -59,7 +61,7 @@ func (c *scan) readNets(numbers *netNumbers) []*device.Node {
 			c.netInterfaces[e.Name] = i
 		}
 	}
-	numbers.number(nets, entries)
+	numbers.number(nets, inodes)
 	return nets
 }
 

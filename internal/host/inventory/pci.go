@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path"
 	"strconv"
@@ -85,15 +84,14 @@ func (s *Scanner) readPCI(f *function, dir string) error {
 	}
 	f.VFIO = isVFIO(f.Driver)
 	f.numa = d.Number("numa_node")
-	if d.Number("sriov_totalvfs") > 0 {
-		f.SRIOV = "pf"
-	}
 	// The link belongs to the virtual function itself. The kernel announces the physical function only
 	// after the last of its virtual functions (sriov_enable in drivers/pci/iov.c).
 	if physfn := d.Link("physfn"); physfn != "" {
 		f.pfDir = path.Join(dir, physfn)
 		f.PF = base(physfn)
 		f.SRIOV = "vf"
+	} else if d.Number("sriov_totalvfs") > 0 {
+		f.SRIOV = "pf"
 	}
 	// It contains the class and the identifiers of vendor, device and subsystem. The kernel removes a function from
 	// the bus first, then its attributes, and this attribute last.
@@ -159,12 +157,11 @@ func (s *Scanner) readFunctions(c *scan) {
 		}
 		return nil
 	})
-	inodes := make(map[string]uint64, len(functions))
+	virtual := make(map[string]virtualFunction)
 	numbers := make(map[string]map[string]int) // of the virtual functions of each physical function
 	for i := range functions {
 		f := &functions[i]
-		inodes[f.Path] = f.Ino
-		s.readVirtual(c, f, numbers)
+		s.readVirtual(c, f, numbers, virtual)
 		h := &device.Hardware{
 			Bus:  device.PCIBus,
 			Path: f.Path,
@@ -186,9 +183,7 @@ func (s *Scanner) readFunctions(c *scan) {
 			c.problems.add(f.Path, fmt.Errorf("%v, although it is on its bus", f.err))
 		}
 	}
-	maps.DeleteFunc(s.virtual, func(dir string, v virtualFunction) bool {
-		return inodes[dir] != v.inode
-	})
+	s.virtual = virtual
 }
 
 // virtualFunction is what the scanner remembers of a virtual function.
@@ -199,16 +194,21 @@ type virtualFunction struct {
 	number int
 }
 
-// readVirtual completes a virtual function. The number is only in the name of a link of the physical
-// function. The kernel removes both links before it unbinds the driver of a virtual function and removes
-// it (pci_iov_remove_virtfn in drivers/pci/iov.c), so that a function that was a virtual one stays one.
-func (s *Scanner) readVirtual(c *scan, f *function, numbers map[string]map[string]int) {
+// readVirtual completes a virtual function, and remembers it in next. The number is only in the name of a link of
+// the physical function. The kernel removes both links before it unbinds the driver of a virtual function and
+// removes it (pci_iov_remove_virtfn in drivers/pci/iov.c), so that a function that was a virtual one stays one.
+func (s *Scanner) readVirtual(c *scan, f *function, numbers map[string]map[string]int, next map[string]virtualFunction) {
 	known, isKnown := s.virtual[f.Path]
-	isSame := isKnown && f.Ino != 0 && known.inode == f.Ino
+	if !isKnown && f.pfDir == "" {
+		return
+	}
+	inode := c.sysfs.Inode(busDir(device.PCIBus), f.Name)
+	isSame := isKnown && inode != 0 && known.inode == inode
 	if isSame {
 		f.SRIOV = "vf"
 		f.PF = known.pf
 		f.VF = known.number
+		next[f.Path] = known
 		return
 	}
 	if f.pfDir == "" {
@@ -221,9 +221,9 @@ func (s *Scanner) readVirtual(c *scan, f *function, numbers map[string]map[strin
 	if isNumbered {
 		f.VF = number
 	}
-	if isNumbered && f.Ino != 0 {
-		s.virtual[f.Path] = virtualFunction{
-			inode:  f.Ino,
+	if isNumbered && inode != 0 {
+		next[f.Path] = virtualFunction{
+			inode:  inode,
 			pf:     f.PF,
 			number: number,
 		}

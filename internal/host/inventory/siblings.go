@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 )
 
 const (
@@ -26,11 +25,8 @@ type netNumbers struct {
 }
 
 // number sets the index of each interface that shares its hardware and USB interface with another one.
-func (k *netNumbers) number(nets []*device.Node, entries []sysfs.Entry) {
-	inodes := make(map[string]uint64, len(entries))
-	for _, e := range entries {
-		inodes[e.Name] = e.Ino
-	}
+// inodes has the inode of each interface by its name.
+func (k *netNumbers) number(nets []*device.Node, inodes map[string]uint64) {
 	families := make(map[string][]*device.Node)
 	for _, n := range nets {
 		if n.Hardware != nil {

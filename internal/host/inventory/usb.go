@@ -45,6 +45,7 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		if strings.Contains(e.Name, ":") {
 			interfaces = append(interfaces, e)
 		} else {
+			e.Ino = c.sysfs.Inode(busDir(device.USBBus), e.Name)
 			devices = append(devices, e)
 			paths[e.Path] = true
 		}

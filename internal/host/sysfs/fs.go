@@ -70,9 +70,7 @@ const maxAttr = 4096
 type Entry struct {
 	Name string
 	Path string
-	// Ino is the inode of the link. The kernel makes the link when a device is added
-	// (bus_add_device in drivers/base/bus.c), so that an equal inode means the same device. It is
-	// 0 in a tree whose file system reuses inodes.
+	// Ino is the inode of the link, see FS.Inode. It is 0 if it is not known.
 	Ino uint64
 }
 
@@ -137,9 +135,9 @@ func (fs FS) LinksWith(dir, prefix string) (map[string]string, error) {
 	return targets, errors.Join(err, d.Err())
 }
 
-// Entries reads a directory of links to devices, in no order. It leaves out links that are removed meanwhile, and
-// other files, such as bonding_masters in class/net. The error reports unreadable links. It wraps fs.ErrNotExist if
-// the kernel does not have the directory.
+// Entries reads a directory of links to devices, in no order and without inodes. It leaves out links that are
+// removed meanwhile, and other files, such as bonding_masters in class/net. The error reports unreadable links. It
+// wraps fs.ErrNotExist if the kernel does not have the directory.
 func (fs FS) Entries(dir string) ([]Entry, error) {
 	names, err := fs.Names(dir)
 	if err != nil {
@@ -150,12 +148,7 @@ func (fs FS) Entries(dir string) ([]Entry, error) {
 	for _, name := range names {
 		target, err := fs.Device(dir, name)
 		if err == nil {
-			// The inode is read last, so that a new link never has the inode of its predecessor.
-			list = append(list, Entry{
-				Name: name,
-				Path: target,
-				Ino:  fs.inode(dir, name),
-			})
+			list = append(list, Entry{Name: name, Path: target})
 			continue
 		}
 		isNoLink := errors.Is(err, unix.EINVAL)
@@ -166,8 +159,11 @@ func (fs FS) Entries(dir string) ([]Entry, error) {
 	return list, errors.Join(errs...)
 }
 
-// inode returns the inode of the link dir/name, or 0 if it does not identify the link.
-func (fs FS) inode(dir, name string) uint64 {
+// Inode returns the inode of the link dir/name. The kernel makes the link when a device is added (bus_add_device
+// in drivers/base/bus.c), so that an equal inode means the same device. It is 0 in a tree whose file system
+// reuses inodes. It must be read after the target of the link, so that a new link never has the inode of its
+// predecessor.
+func (fs FS) Inode(dir, name string) uint64 {
 	if !fs.HasInodes() {
 		return 0
 	}
