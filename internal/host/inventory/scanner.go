@@ -368,16 +368,12 @@ func (c *scan) finish() {
 			h.NUMA = gpu.NUMA
 			continue
 		}
-		parent, parentNUMA := c.above(h.Path)
-		h.Parent = parent
 		// A PCI function has read its own, and a USB device has the one of its controller.
 		switch h.Bus {
 		case device.PlatformBus, device.MDevBus:
 			h.NUMA = c.number(h.Path, "numa_node")
 		}
-		if h.NUMA < 0 {
-			h.NUMA = parentNUMA
-		}
+		h.Parent, h.NUMA = c.above(h.Path, h.NUMA)
 	}
 	for _, n := range c.nodes {
 		c.findNUMA(n)
@@ -396,16 +392,16 @@ func (c *scan) findNUMA(n *device.Node) {
 	if !isUnknown {
 		return
 	}
-	_, numa := c.above(n.SysPath)
+	_, numa := c.above(n.SysPath, -1)
 	if numa >= 0 {
 		n.NUMA = []int{numa}
 	}
 }
 
-// above returns the nearest hardware above dir, and the NUMA node of the nearest ancestor that has
-// a NUMA node, or -1. The hardware above dir must be complete.
-func (c *scan) above(dir string) (parent *device.Hardware, numa int) {
-	numa = -1
+// above returns the nearest hardware above dir, and the NUMA node of dir: own, or if that is negative, the NUMA
+// node of the nearest ancestor that has one, or -1. The hardware above dir must be complete.
+func (c *scan) above(dir string, own int) (parent *device.Hardware, numa int) {
+	numa = own
 	for dir = up(dir); dir != ""; dir = up(dir) {
 		h := c.hardware[dir]
 		if h != nil {
