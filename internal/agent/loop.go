@@ -198,37 +198,44 @@ func (l *loop) next(ctx context.Context) (trigger, bool) {
 
 // wait waits for a trigger. It returns false at the end of ctx.
 func (l *loop) wait(ctx context.Context) (trigger, bool) {
-	select {
-	case <-ctx.Done():
-		return trigger{}, false
-	case <-l.host.watcher.Changes():
-		return trigger{scan: announced, limited: true}, true
-	// Checks change health only, so the host need not be scanned.
-	case <-l.prober.Changes():
-		return trigger{limited: true}, true
-	case <-l.host.scanner.Answered():
-		return trigger{scan: whole}, true
-	case <-l.agent.rescan:
-		return trigger{scan: whole}, true
-	case <-l.pace.timer.C:
-		if l.last.snapshot == nil || l.scanErr != nil {
+	var holdsDue <-chan time.Time // nil while no hold has changed
+	for {
+		select {
+		case <-ctx.Done():
+			return trigger{}, false
+		case <-l.host.watcher.Changes():
+			return trigger{scan: announced, limited: true}, true
+		// Checks change health only, so the host need not be scanned.
+		case <-l.prober.Changes():
+			return trigger{limited: true}, true
+		case <-l.host.scanner.Answered():
 			return trigger{scan: whole}, true
+		case <-l.agent.rescan:
+			return trigger{scan: whole}, true
+		case <-l.pace.timer.C:
+			if l.last.snapshot == nil || l.scanErr != nil {
+				return trigger{scan: whole}, true
+			}
+			return trigger{}, true
+		case r := <-l.reader.Readings():
+			return trigger{apply: func() {
+				l.reload(r)
+			}}, true
+		case <-l.host.specs.Changes(): // reconcile reads them
+			return trigger{}, true
+		// Something changed that the pass reads anyway, such as the result of a save.
+		case <-l.agent.wake:
+			return trigger{}, true
+		// Changes of holds share a pass. If another trigger comes first, its pass sees them as well.
+		case <-l.agent.holdsChanged:
+			if holdsDue == nil {
+				holdsDue = time.After(l.pace.limiter.holdsDelay())
+			}
+		case <-holdsDue:
+			return trigger{limited: true}, true
+		case <-l.agent.predecessorEnded:
+			return trigger{apply: l.followPredecessor}, true
 		}
-		return trigger{}, true
-	case r := <-l.reader.Readings():
-		return trigger{apply: func() {
-			l.reload(r)
-		}}, true
-	case <-l.host.specs.Changes(): // reconcile reads them
-		return trigger{}, true
-	// Something changed that the pass reads anyway, such as the result of a save.
-	case <-l.agent.wake:
-		return trigger{}, true
-	// Many claims may come one after the other.
-	case <-l.agent.holdsChanged:
-		return trigger{limited: true}, true
-	case <-l.agent.predecessorEnded:
-		return trigger{apply: l.followPredecessor}, true
 	}
 }
 
@@ -288,6 +295,12 @@ const (
 	limitFactor = 4
 	maxDelay    = 100 * time.Millisecond
 
+	// A burst of pods changes holds all the time, and needs the cores itself. A pass of 1 ms for
+	// changed holds begins holdsFactor ms after the first of them. Allocate and NodePrepareResources
+	// check the holds themselves, so only the lists are late.
+	holdsFactor   = 16
+	maxHoldsDelay = time.Second
+
 	// sendDelay is the pause after a changed list, before the state is saved and the next
 	// pass begins, because the kernel continues to announce a device whose node was already
 	// found. On a machine with one CPU, or with two at the start, saving and scanning would
@@ -304,6 +317,7 @@ type limiter struct {
 	debt       time.Duration // run time that is not paid off
 	began      time.Time     // start of the pass, later by its pause
 	ended      time.Time     // end of the last pass
+	last       time.Duration // run time of the last pass
 	lastUpdate time.Time     // when a list changed last
 }
 
@@ -326,6 +340,7 @@ func (l *limiter) record(now time.Time) {
 	paid := l.began.Sub(l.ended) / (limitFactor - 1) // in the pause before the pass
 	runTime := now.Sub(l.began)
 	l.debt = max(0, l.debt-paid) + runTime
+	l.last = runTime
 	l.ended = now
 }
 
@@ -333,6 +348,11 @@ func (l *limiter) record(now time.Time) {
 func (l *limiter) delay(now time.Time) time.Duration {
 	paid := l.ended.Add((l.debt - burst) * (limitFactor - 1))
 	return min(max(0, paid.Sub(now)), maxDelay)
+}
+
+// holdsDelay returns by how much to delay a pass for changed holds, 0 before the first pass.
+func (l *limiter) holdsDelay() time.Duration {
+	return min(l.last*holdsFactor, maxHoldsDelay)
 }
 
 // signal is a channel of capacity 1: a value says that there is something new.

@@ -49,6 +49,25 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
+// Changed holds cost a small share of a core, and are seen after a second at the latest.
+func TestHoldsDelay(t *testing.T) {
+	t.Parallel()
+	var l limiter
+	if delay := l.holdsDelay(); delay != 0 {
+		t.Errorf("before the first pass: %v, want 0", delay)
+	}
+	for pass, want := range map[time.Duration]time.Duration{
+		time.Millisecond:       holdsFactor * time.Millisecond,
+		100 * time.Millisecond: maxHoldsDelay,
+	} {
+		l.began = time.Unix(0, 0)
+		l.record(l.began.Add(pass))
+		if delay := l.holdsDelay(); delay != want {
+			t.Errorf("after a pass of %v: %v, want %v", pass, delay, want)
+		}
+	}
+}
+
 // The first list of a resource waits for the first results of checks, but not for long,
 // and no other list does.
 func TestFirstListAwaitsResults(t *testing.T) {
