@@ -160,7 +160,10 @@ func (d *doctor) configuration(ctx context.Context) {
 	}
 	if err != nil {
 		fix := "generic-dp check" + named
-		if isMissing {
+		switch {
+		case isMissing && isNamed:
+			fix = "check the path"
+		case isMissing:
 			fix = "generic-dp init writes one"
 		}
 		firstLine, _, _ := strings.Cut(err.Error(), "\n")

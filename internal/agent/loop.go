@@ -210,8 +210,9 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 			return trigger{limited: true}, true
 		case <-l.host.scanner.Answered():
 			return trigger{scan: whole}, true
+		// Each call that fails asks for a scan.
 		case <-l.agent.rescan:
-			return trigger{scan: whole}, true
+			return trigger{scan: whole, limited: true}, true
 		case <-l.pace.timer.C:
 			if l.last.snapshot == nil || l.scanErr != nil {
 				return trigger{scan: whole}, true
@@ -229,7 +230,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		// Changes of holds share a pass. If another trigger comes first, its pass sees them as well.
 		case <-l.agent.holdsChanged:
 			if holdsDue == nil {
-				holdsDue = time.After(l.pace.limiter.holdsDelay())
+				holdsDue = time.After(l.pace.limiter.holdsDelay(time.Now()))
 			}
 		case <-holdsDue:
 			return trigger{limited: true}, true
@@ -295,9 +296,9 @@ const (
 	limitFactor = 4
 	maxDelay    = 100 * time.Millisecond
 
-	// A burst of pods changes holds all the time, and needs the cores itself. A pass of 1 ms for
-	// changed holds begins holdsFactor ms after the first of them. Allocate and NodePrepareResources
-	// check the holds themselves, so only the lists are late.
+	// A burst of pods changes holds all the time, and needs the cores itself. After a pass of 1 ms, a
+	// pass for changed holds begins after holdsFactor ms. Allocate and NodePrepareResources check the
+	// holds themselves, so only the lists are late.
 	holdsFactor   = 16
 	maxHoldsDelay = time.Second
 
@@ -350,9 +351,11 @@ func (l *limiter) delay(now time.Time) time.Duration {
 	return min(max(0, paid.Sub(now)), maxDelay)
 }
 
-// holdsDelay returns by how much to delay a pass for changed holds, 0 before the first pass.
-func (l *limiter) holdsDelay() time.Duration {
-	return min(l.last*holdsFactor, maxHoldsDelay)
+// holdsDelay returns by how much to delay a pass for changed holds. It is 0 some time after the last pass,
+// and before the first one.
+func (l *limiter) holdsDelay(now time.Time) time.Duration {
+	due := l.ended.Add(min(l.last*holdsFactor, maxHoldsDelay))
+	return max(0, due.Sub(now))
 }
 
 // signal is a channel of capacity 1: a value says that there is something new.

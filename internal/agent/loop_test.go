@@ -49,21 +49,25 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
-// Changed holds cost a small share of a core, and are seen after a second at the latest.
+// A burst of changed holds costs a small share of a core, and a single one is seen at once.
 func TestHoldsDelay(t *testing.T) {
 	t.Parallel()
 	var l limiter
-	if delay := l.holdsDelay(); delay != 0 {
+	now := time.Unix(100, 0)
+	if delay := l.holdsDelay(now); delay != 0 {
 		t.Errorf("before the first pass: %v, want 0", delay)
 	}
 	for pass, want := range map[time.Duration]time.Duration{
 		time.Millisecond:       holdsFactor * time.Millisecond,
 		100 * time.Millisecond: maxHoldsDelay,
 	} {
-		l.began = time.Unix(0, 0)
-		l.record(l.began.Add(pass))
-		if delay := l.holdsDelay(); delay != want {
+		l.began = now.Add(-pass)
+		l.record(now)
+		if delay := l.holdsDelay(now); delay != want {
 			t.Errorf("after a pass of %v: %v, want %v", pass, delay, want)
+		}
+		if delay := l.holdsDelay(now.Add(want)); delay != 0 {
+			t.Errorf("%v after a pass of %v: %v, want 0", want, pass, delay)
 		}
 	}
 }

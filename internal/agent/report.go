@@ -100,9 +100,12 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	}
 	for _, r := range out.Resources {
 		for _, w := range r.Waiting {
-			// The reason ends with a minute or with a hold. Unknown holders and a lack of room are
-			// problems of their own.
-			l.page.problems.expect(w.ID, w.Reason, "device is not listed yet")
+			switch {
+			case w.Moves:
+				l.page.problems.expect(w.ID, w.Reason, "device is not listed yet")
+			case l.held.Unread() == "": // otherwise all of them wait for the same
+				l.page.problems.warn(w.ID, errors.New(w.Reason), "device is not listed yet")
+			}
 		}
 	}
 	l.reportLeftOut(v, out)

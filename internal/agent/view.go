@@ -155,8 +155,9 @@ const (
 )
 
 // Scan scans the host once and matches it. It uses the identity decisions of a serving instance, so
-// that both show the same IDs, and reports a problem if they are not readable. It writes nothing, and needs no running
-// instance. An error means that the host could not be scanned.
+// that both show the same IDs. If they are not readable, that is one of the problems, which devices and
+// doctor show. It writes nothing, and needs no running instance. An error means that the host could not
+// be scanned.
 func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 	scanner := inventory.New(o.Paths.Inventory())
 	persisted, err := ledger.Load(o.Paths.StateDir)

@@ -365,7 +365,12 @@ func (t *transition) takeOver() {
 		case t.records[m.offer.ID].resource == name:
 			continue // its entry says why
 		}
-		t.waiting[name] = append(t.waiting[name], Waiting{ID: m.offer.ID, Reason: reason})
+		rec, isListed := t.records[m.offer.ID]
+		t.waiting[name] = append(t.waiting[name], Waiting{
+			ID:     m.offer.ID,
+			Reason: reason,
+			Moves:  isListed && rec.resource != name,
+		})
 	}
 }
 

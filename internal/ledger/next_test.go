@@ -282,7 +282,8 @@ func TestDeviceLeavesTheOldResourceFirst(t *testing.T) {
 	h.held = map[string]string{"x": "old"}
 	moved := []Resource{res("old"), res("new", dev("x", "a"), dev("y", "a"))}
 	h.at(s, moved...).shows(list{"old": {"x": "to be offered by new", "y": "to be offered by new"}, "new": {}}).wakes(m + s)
-	equal(t, "waiting", []Waiting{{ID: "x", Reason: "listed by old until no container holds it, at least for a minute"}, {ID: "y", Reason: "listed by old until no container holds it, at least for a minute"}}, h.resource("new").Waiting)
+	const listed = "listed by old until no container holds it, at least for a minute"
+	equal(t, "waiting", []Waiting{{ID: "x", Reason: listed, Moves: true}, {ID: "y", Reason: listed, Moves: true}}, h.resource("new").Waiting)
 	h.at(m+s, moved...).shows(list{"old": {"x": "to be offered by new"}, "new": {"y": ok}}).awaits(true)
 	h.held = nil
 	h.at(2*m, moved...).shows(list{"old": {}, "new": {"x": ok, "y": ok}}).awaits(false)

@@ -20,7 +20,7 @@
 // On a node without a last good configuration, nothing is served instead, and a configuration is good as
 // soon as its lists are published.
 //
-// The mark also names the resources of the configuration on trial. The last good configuration is served
+// The mark also names the resources of the configuration on trial, if there is a last good one. That is served
 // without those that were removed: what an edit takes away must not be offered again.
 //
 // The files belong to one instance. New writes nothing for another one. Own takes the files over, counts
@@ -295,8 +295,7 @@ func (r *Reader) try(next Reading, requested bool) Reading {
 	if next.Err != nil {
 		r.mark = before // the configuration before it is still served
 		r.writeMark()
-	} else if next.trial > 0 {
-		// Without a last good configuration, nothing asks for the names.
+	} else if next.trial > 0 { // there is a last good configuration, about which the names are asked for
 		r.mark.name(next.Config)
 		r.writeMark()
 	}

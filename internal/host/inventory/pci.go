@@ -202,6 +202,8 @@ func (s *Scanner) readVirtual(c *scan, f *function, numbers map[string]map[strin
 	if !isKnown && f.pfDir == "" {
 		return
 	}
+	// The links of a virtual function were read before. Its successor comes at least a second later
+	// (sriov_disable in drivers/pci/iov.c).
 	inode := c.sysfs.Inode(busDir(device.PCIBus), f.Name)
 	isSame := isKnown && inode != 0 && known.inode == inode
 	if isSame {

@@ -162,7 +162,7 @@ func (fs FS) Entries(dir string) ([]Entry, error) {
 // Inode returns the inode of the link dir/name. The kernel makes the link when a device is added (bus_add_device
 // in drivers/base/bus.c), so that an equal inode means the same device. It is 0 in a tree whose file system
 // reuses inodes. It must be read after the target of the link, so that a new link never has the inode of its
-// predecessor.
+// predecessor, and before what is remembered by it.
 func (fs FS) Inode(dir, name string) uint64 {
 	if !fs.HasInodes() {
 		return 0

@@ -144,12 +144,12 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 		return p, false
 	}
 	if isMount && isOfDev {
-		v.lost("mount of %q: below /dev, a match only selects device nodes; with mounts a file, socket or directory for every device", p.Path)
+		v.lost("mount of %q: below /dev, a match only selects device nodes; the key with mounts a file, socket or directory for every device", p.Path)
 		return p, false
 	}
 	// The name of a directory may end with "/". With wildcards, it selects only directories.
 	host, hasSlash := strings.CutSuffix(p.Path, "/")
-	isDir := hasSlash && !strings.ContainsAny(host, `*?[\`)
+	isDir := hasSlash && host != "/dev" && !strings.ContainsAny(host, `*?[\`)
 	if isDir {
 		p.Path = host
 	}

@@ -250,7 +250,7 @@ func (x *explanation) lost() {
 
 // retiring: an edit of the configuration has removed the device of the pod, or DRA cannot publish it.
 func (x *explanation) retiring() {
-	x.addIfAny(x.heldAs(status.Retiring), "retiring", "the device of the pod works and the pod keeps it, but no other pod gets it",
+	x.addIfAny(x.heldAs(status.Retiring), "retiring", "the pod keeps its device, but no other pod gets it",
 		"nothing while the pod runs; its successor must request a resource that the configuration has, or the reason must be resolved")
 }
 
