@@ -62,6 +62,7 @@ func (r *resource) allocate(ctx context.Context, ids []string, amounts map[strin
 func (r *resource) respond(offers []device.Offer) (device.Response, error) {
 	response, err := r.Respond(offers)
 	if err != nil {
+		r.agent.rescan.send() // something that the last pass found or made is gone, and no event has announced it
 		return device.Response{}, err
 	}
 	health := r.agent.outputs.health

@@ -288,3 +288,21 @@ func TestHungAttribute(t *testing.T) {
 	end()
 	n.untilListed(resource, []string{stickID, other, third, "usb:10c4:ea60:DDDD4444"}, nil)
 }
+
+// No event announces that somebody has removed a link: the Allocate call that misses it has it made again.
+func TestRemovedRunDirectory(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee)
+	n.addSticks(1)
+	n.serve()
+	n.untilListed("example.com/zigbee", []string{stickID}, nil)
+	must(t, os.RemoveAll(n.options.Paths.RunDir))
+	_, err := n.kubelet.Allocate(t.Context(), "example.com/zigbee", stickID)
+	if err == nil || !strings.Contains(err.Error(), "its link") {
+		t.Errorf("Allocate: %v, want an error about the link", err)
+	}
+	n.eventually("a link", func() bool {
+		_, err := n.kubelet.Allocate(t.Context(), "example.com/zigbee", stickID)
+		return err == nil
+	})
+}
