@@ -222,8 +222,15 @@ func (b *Book) Observe(ctx context.Context, offered, remembered map[string]Devic
 	}
 }
 
-// isUnknown reports whether some holders are not known. The caller holds the lock.
-func (b *Book) isUnknown() bool { return b.reading.unread != "" || b.unreadClaims != "" }
+// checkKnown returns an error if a device is exclusive and some holders are not known. The kubelet or the
+// scheduler knows whether a slot of any other device is free. The caller holds the lock.
+func (b *Book) checkKnown(w *Wanted) error {
+	isUnknown := b.reading.unread != "" || b.unreadClaims != ""
+	if w.Exclusive && isUnknown {
+		return fmt.Errorf("device %q is exclusive: %s", w.ID, b.current().Blocked(*w))
+	}
+	return nil
+}
 
 // useOf is what a held device uses, nil if that is not known. The caller holds the lock.
 func (b *Book) useOf(id string) *Device {
@@ -248,8 +255,8 @@ func (b *Book) Reserve(claim string, devices []Wanted) (conflicts []Holder, err 
 	for i := range devices {
 		w := &devices[i]
 		slots[w.ID]++
-		if w.Exclusive && b.isUnknown() {
-			return nil, fmt.Errorf("device %q is exclusive: %s", w.ID, b.current().Blocked(*w))
+		if err := b.checkKnown(w); err != nil {
+			return nil, err
 		}
 		var others []Holder // of slots of the same device
 		for _, h := range holders {

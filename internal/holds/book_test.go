@@ -287,3 +287,27 @@ func TestLimits(t *testing.T) {
 		}
 	})
 }
+
+// Only the kubelet can replace a checkpoint that somebody else has written while it runs: it is asked to.
+func TestUnparsableCheckpointIsReplaced(t *testing.T) {
+	onHost(t, func(h *host) {
+		h.save(nil)
+		b := h.start()
+		h.mustGrant(b, wanted("a"))
+		h.read(b, map[string][]string{podUID: {"a"}})
+		h.write("{")
+		b.ReadCheckpoint(h.Context())
+		only := wanted("b")
+		only.Exclusive = true
+		h.mustRefuse(b, only, "unexpected end of JSON input")
+		h.listAgain = func() {
+			h.read(b, map[string][]string{podUID: {"a"}})
+		}
+		time.Sleep(time.Until(b.Look(h.Context())))
+		b.Look(h.Context())
+		h.mustGrant(b, only)
+		if next := b.Look(h.Context()); !next.IsZero() {
+			h.Errorf("the next look is at %s, want none", next)
+		}
+	})
+}

@@ -56,8 +56,11 @@ func (b *Book) Grant(ctx context.Context, devices []Wanted, slots []string) (can
 	for i := range devices {
 		w := &devices[i]
 		isExclusive = isExclusive || w.Exclusive
+		if err := b.checkKnown(w); err != nil {
+			return nil, err
+		}
 		if reason := b.refuses(w); reason != "" {
-			return nil, fmt.Errorf("device %q is %s: it can be allocated when that container has ended", w.ID, reason)
+			return nil, fmt.Errorf("device %q: %s: it can be allocated when that container has ended", w.ID, reason)
 		}
 	}
 	for _, w := range devices {
@@ -91,13 +94,9 @@ func (b *Book) undo(slots []string) {
 	b.changed()
 }
 
-// refuses returns why an Allocate call for a device is refused. Without the checkpoint, only
-// exclusive devices are refused: the kubelet knows whether a slot of any other device is free. It compares
-// each hold, because each call changes them: a View would be made for one call. The caller holds the lock.
+// refuses returns why an Allocate call for a device is refused. It compares each hold, because each call
+// changes them: a View would be made for one call. The caller holds the lock.
 func (b *Book) refuses(w *Wanted) string {
-	if w.Exclusive && b.isUnknown() {
-		return b.current().Blocked(*w)
-	}
 	for _, h := range b.holders() {
 		use := b.useOf(h.ID)
 		if h.excludes(use, w) {

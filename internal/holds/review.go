@@ -174,6 +174,8 @@ func (b *Book) review(ctx context.Context) (mustRefresh bool, next time.Time) {
 		b.mu.Unlock()
 		return false, next
 	}
+	// Only the kubelet can replace a checkpoint that somebody else has written.
+	mustRefresh = b.reading.unread != ""
 	hasChanged := b.dropEnded(states)
 	for _, pods := range b.pods {
 		isNamed := slices.ContainsFunc(pods, func(p podHold) bool { return p.isNamed })

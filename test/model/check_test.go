@@ -250,7 +250,7 @@ func (w *world) checkAllocate() error {
 }
 
 // heldAs is the other ID in the error of an Allocate call for a device that a container has by that ID.
-var heldAs = regexp.MustCompile(` is held as (\S+) through `)
+var heldAs = regexp.MustCompile(`: held as (\S+) through `)
 
 // isOwnGrant reports whether an earlier call of this check has the device by another ID: for a minute, it
 // counts as held. An edit of the identity, or a loss of the state, gives it another ID at once.
