@@ -231,14 +231,19 @@ func TestUnreadClaims(t *testing.T) {
 }
 
 // The next version of a static pod gets the slot of the former one. No other pod gets it, and no pod at all
-// from a kubelet that has started since: it has lost the hold.
+// from a kubelet that has started since: it has lost the hold. A pod that is not known is another one.
 func TestSuccessorOfStaticPod(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod    string
 		starts int
-		isFree bool
+		// noName and noAnswer are why the kubelet does not say which pods it has.
+		noName   error
+		noAnswer error
+		isFree   bool
 	}{
 		"its next version":             {pod: "default/static", isFree: true},
+		"name is not known":            {pod: "default/static", noName: errors.New("unavailable")},
+		"kubelet does not answer":      {pod: "default/static", noAnswer: errors.New("unavailable")},
 		"another pod":                  {pod: "default/other"},
 		"after a start of the kubelet": {pod: "default/static", starts: 1},
 	} {
@@ -247,10 +252,11 @@ func TestSuccessorOfStaticPod(t *testing.T) {
 				h.save(map[string][]string{staticUID: {"a"}})
 				h.cgroups.Start(staticUID)
 				h.query = func() (map[string]string, error) {
-					return map[string]string{"a": "default/static"}, nil
+					return map[string]string{"a": "default/static"}, test.noName
 				}
 				b := h.start()
 				b.Look(h.Context()) // finds its name
+				h.noPods = test.noAnswer
 				h.pods = map[string]bool{test.pod: true}
 				h.starts = test.starts
 				if err := h.grant(b, wanted("a")); (err == nil) != test.isFree {

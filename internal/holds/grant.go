@@ -204,20 +204,19 @@ func (b *Book) stateUntil(ctx context.Context, pod string, deadline time.Time) c
 // (allowStaticPodStart, pkg/kubelet/pod_workers.go). It does this for static pods only.
 //
 // A kubelet that has started since it named the hold has lost it. Then the pod that runs may be the
-// current version of the static pod, and the call may be for any other pod.
+// current version of the static pod, and the call may be for any other pod. So may it be if the name is not
+// known, or if the kubelet does not answer.
 func (b *Book) maySucceed(ctx context.Context, past podHold) bool {
 	isSameKubelet := past.generation == b.Generation()
-	if !isStatic(past.Pod) || !isSameKubelet {
+	isNamed := past.StaticName != "" // only static pods are
+	if !isNamed || !isSameKubelet {
 		return false
-	}
-	if past.StaticName == "" {
-		return true // the name could not be found
 	}
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	// The pod to be admitted is among them (HandlePodAdditions, pkg/kubelet/kubelet.go).
 	pods, err := b.Pods(ctx)
-	return err != nil || pods[past.StaticName]
+	return err == nil && pods[past.StaticName]
 }
 
 // isStatic reports whether a UID belongs to a static pod: the kubelet makes it from a hash of

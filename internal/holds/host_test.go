@@ -38,8 +38,9 @@ type host struct {
 	// query answers a query of PodResources, and listAgain follows a list.
 	query     func() (map[string]string, error)
 	listAgain func()
-	// pods are all pods that the kubelet has.
-	pods map[string]bool
+	// pods are all pods that the kubelet has, and noPods is why it does not say so.
+	pods   map[string]bool
+	noPods error
 	// changes counts the calls of Options.Changed.
 	changes atomic.Int32
 	log     bytes.Buffer
@@ -87,7 +88,7 @@ func (h *host) instance() *holds.Book {
 		Now:        time.Now,
 		Listed:     func(context.Context) (map[string]string, error) { return h.query() },
 		ListAgain:  func() { h.listAgain() },
-		Pods:       func(context.Context) (map[string]bool, error) { return h.pods, nil },
+		Pods:       func(context.Context) (map[string]bool, error) { return h.pods, h.noPods },
 		Generation: func() uint64 { return uint64(1 + h.starts) },
 		Changed:    func() { h.changes.Add(1) },
 		Log:        slog.New(slog.NewTextHandler(&h.log, nil)),

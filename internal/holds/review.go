@@ -304,7 +304,7 @@ func (b *Book) warnNoCgroups() {
 
 // nameStaticPods finds the names of the static pods that hold slots. Only the UID of a pod changes when
 // its manifest is edited. After an error the names stay unknown: then the next version of a static pod
-// may get its device, and so may another pod.
+// is refused its device while the former one runs, as any other pod is.
 func (b *Book) nameStaticPods(ctx context.Context) {
 	b.mu.Lock()
 	slots := b.namelessSlots()
