@@ -70,28 +70,16 @@ func TestIdentify(t *testing.T) {
 			{"pulled", nil, map[string]string{}},
 			{"moved while away", alone("1.4"), map[string]string{"1.4": s}},
 		}},
-		{"no ID changes when a twin arrives, leaves and returns", []step{
+		{"no ID changes when a twin arrives, leaves and returns, and over boots", []step{
 			{"alone", alone("2"), map[string]string{"2": s}},
 			{"twin in a lower port", both, map[string]string{"1": port("1"), "2": s}},
 			{"twin gone", alone("2"), map[string]string{"2": s}},
 			{"twin back", both, map[string]string{"1": port("1"), "2": s}},
-		}},
-		{"no ID changes when the machine boots with both", []step{
-			{"alone", alone("2"), map[string]string{"2": s}},
-			{"twin", both, map[string]string{"1": port("1"), "2": s}},
 			{"boot, nothing found yet", nil, map[string]string{}},
 			{"both found", both, map[string]string{"1": port("1"), "2": s}},
-		}},
-		{"no ID changes when the machine boots and the twin is found first", []step{
-			{"alone", alone("2"), map[string]string{"2": s}},
-			{"twin", both, map[string]string{"1": port("1"), "2": s}},
 			{"boot, twin only", alone("1"), map[string]string{"1": port("1")}},
-			{"both found", both, map[string]string{"1": port("1"), "2": s}},
+			{"both found again", both, map[string]string{"1": port("1"), "2": s}},
 			{"owner gone for good", alone("1"), map[string]string{"1": port("1")}},
-		}},
-		{"a twin that came while the machine was off is the newcomer", []step{
-			{"alone", alone("2"), map[string]string{"2": s}},
-			{"boot with both", both, map[string]string{"1": port("1"), "2": s}},
 		}},
 		{"of two that come at once the lower port has the serial", []step{
 			{"both", []*device.Hardware{stick(s, "10"), stick(s, "9")}, map[string]string{"9": s, "10": port("10")}},
@@ -153,18 +141,6 @@ func TestIdentifyKeepsThePlaceOfAnOwnerWithoutOne(t *testing.T) {
 	}
 	if got := ids(t, &d, stick("A1B2C3", "1"), stick("A1B2C3", "2")); got["2"] != "A1B2C3" {
 		t.Errorf("it is %q beside a newcomer", got["2"])
-	}
-}
-
-func TestIdentifyEqualSerialsInBothRootHubs(t *testing.T) {
-	t.Parallel()
-	fast := stick("A1B2C3", "1")
-	fast.USB.Speed = "5000"
-	fast.Path = "devices/pci0000:00/0000:00:14.0/usb2/2-1"
-	slow := stick("A1B2C3", "1")
-	forms, _ := Identify(&device.Snapshot{Hardware: []*device.Hardware{fast, slow}}, Decisions{})
-	if a, b := device.HardwareID(fast, forms.Of(fast)), device.HardwareID(slow, forms.Of(slow)); a == b {
-		t.Errorf("both %q", a)
 	}
 }
 

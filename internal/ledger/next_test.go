@@ -30,16 +30,6 @@ func TestANewDeviceWithSeveralNodesSettles(t *testing.T) {
 	h.at(20*s, r).shows(list{"r": {"x": ok}})
 }
 
-func TestADeviceThatMayGrowSettlesWithOneNodeToo(t *testing.T) {
-	t.Parallel()
-	for _, keys := range [][]string{nil, {"a"}, {"a", "b"}} {
-		h := newMachine(t).at(0, grows(res("r")))
-		r := grows(res("r", dev("x", keys...)))
-		h.at(10*s, r).shows(list{"r": {"x": ReasonSettling}}).wakes(10*s + 250*ms)
-		h.at(10*s+250*ms, r).shows(list{"r": {"x": ok}})
-	}
-}
-
 func TestDevicePresentAtTheStartDoesNotSettle(t *testing.T) {
 	t.Parallel()
 	r := grows(res("r", dev("x", "a", "b")))
@@ -50,13 +40,6 @@ func TestDevicePresentAtTheStartDoesNotSettle(t *testing.T) {
 	t.Run("remembered", func(t *testing.T) {
 		t.Parallel()
 		newMachine(t, remembered("r", "x")).at(0, r).shows(list{"r": {"x": ok}}).wakes(-1)
-	})
-	t.Run("event just seen", func(t *testing.T) {
-		t.Parallel()
-		h := newMachine(t)
-		h.events["devices/x"] = 0
-		h.at(100*ms, r).shows(list{"r": {"x": ReasonSettling}}).wakes(250 * ms)
-		h.at(250*ms, r).shows(list{"r": {"x": ok}})
 	})
 	t.Run("node just made", func(t *testing.T) {
 		t.Parallel()
@@ -241,15 +224,6 @@ func TestUnreadDeviceIsNotGone(t *testing.T) {
 	})
 }
 
-func TestReturnedDeviceIsHealthy(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("r", dev("x", "a", "b"))).at(s, res("r"))
-	h.at(2*s, res("r", dev("x", "a", "b"))).shows(list{"r": {"x": ReasonSettling}})
-	h.at(3*s, res("r", dev("x", "a", "b"))).shows(list{"r": {"x": ok}}).wakes(-1)
-	// Its time restarts with the next removal.
-	h.at(9*m, res("r")).wakes(19 * m)
-}
-
 func TestAGoneDeviceStaysWhileItIsHeld(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", slots(dev("x", "a"), 2))).at(s, res("r"))
@@ -298,25 +272,6 @@ func TestDeviceHeldThroughAnotherNameIsNotListed(t *testing.T) {
 	equal(t, "waiting", []Waiting{{ID: "x", Reason: "held by a container through r.old"}}, h.resource("r").Waiting)
 	h.held = nil
 	h.at(s, r).shows(list{"r": {"x": ok, "y": ok}}).awaits(false)
-}
-
-func TestRemovedResourceEndsWithItsLastDevice(t *testing.T) {
-	t.Parallel()
-	h := newMachine(t).at(0, res("a", dev("x", "a")), res("b", dev("y", "a"), dev("z", "a")))
-	h.held = map[string]string{"z": "b"}
-	a := res("a", dev("x", "a"))
-	h.at(s, a).shows(list{"a": {"x": ok}, "b": {"y": ReasonRemoved, "z": ReasonRemoved}}).wakes(m + s)
-	if !h.resource("b").Register {
-		t.Error("its registration ends before it does")
-	}
-	h.at(m+s, a).shows(list{"a": {"x": ok}, "b": {"z": ReasonRemoved}})
-	h.held = nil
-	if h.at(2*m, a).shows(list{"a": {"x": ok}}); !cmp.Equal(h.ended, []string{"b"}) {
-		t.Errorf("ended: %q", h.ended)
-	}
-	if h.at(3*m, a); len(h.ended) > 0 {
-		t.Errorf("ended again: %q", h.ended)
-	}
 }
 
 func TestARefusedResourceOffersNothing(t *testing.T) {
