@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ import (
 func testServer(source Source, logs *records) *server {
 	o := Options{Resource: gpu, Watch: NewKubeletWatch("/", discard), Source: source, Log: discard, Hooks: noHooks}
 	if logs != nil {
-		o.Log = logsTo(logs)
+		o.Log = slog.New(logs)
 	}
 	return newServer(New(o))
 }

@@ -255,7 +255,3 @@ func eachKeying(t *testing.T, f func(t *testing.T, keying func(*kubelettest.Opti
 
 // discard is for tests that read no log.
 var discard = slog.New(slog.DiscardHandler)
-
-func logsTo(r *records) *slog.Logger { return slog.New(r) }
-
-func (p *Plugin) isRegistered() bool { return p.Status().Registered }

@@ -73,7 +73,7 @@ func TestNoStream(t *testing.T) {
 		n.WithholdStreams(true)
 		p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.stream = 200 * time.Millisecond })
 		n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) >= 2 }))
-		if p.isRegistered() {
+		if p.Status().Registered {
 			t.Error("registered without a stream")
 		}
 		n.WithholdStreams(false)
