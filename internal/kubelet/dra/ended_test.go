@@ -24,6 +24,17 @@ func forced(b *bed) {
 	b.api.set(claim("b"), results(result("one", "usb-1")))
 }
 
+// newForced is a bed after forced, where a prepare waits for 3 s. start is how long a pod may need to start.
+func newForced(t *testing.T, start time.Duration) *bed {
+	t.Helper()
+	b := newBed(t)
+	b.answer = 3 * time.Second
+	b.start = start
+	b.serveRegistered()
+	forced(b)
+	return b
+}
+
 // refused prepares claim b and wants an error.
 func (b *bed) refused(want string) {
 	b.Helper()
@@ -134,10 +145,7 @@ func TestPrepareWaitsForTheLastHolder(t *testing.T) {
 // whether its containers have ended or not.
 func TestReleaseOfARunningPod(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	b.answer = 3 * time.Second
-	b.serveRegistered()
-	forced(b)
+	b := newForced(t, 0)
 	for range 2 {
 		if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
 			t.Errorf("the kubelet could not end the pod: %v", err)
@@ -155,11 +163,7 @@ func TestReleaseOfARunningPod(t *testing.T) {
 // A pod whose claim was prepared a moment ago may have no process yet.
 func TestPodThatHasNotStarted(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	b.answer = 3 * time.Second
-	b.start = time.Hour
-	b.serveRegistered()
-	forced(b)
+	b := newForced(t, time.Hour)
 	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.refused("its pod may start within")
 	b.host.set(podUID(claim("a")), holds.PodRunning)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
@@ -63,10 +62,7 @@ func TestClaimPreparedAgainDuringASweep(t *testing.T) {
 // run when the kubelet prepares the claim for another pod, which it does after a restart.
 func TestClaimKeepsTheRunningPodsOfItsLastPreparation(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	b.answer = 3 * time.Second
-	b.serveRegistered()
-	forced(b)
+	b := newForced(t, 0)
 	later := claim("a")
 	later.Pod = "later"
 	b.api.set(later, results(result("one", "usb-1")))
@@ -82,10 +78,7 @@ func TestClaimKeepsTheRunningPodsOfItsLastPreparation(t *testing.T) {
 // A pod whose state can't be read any more counts as running if that was its last state.
 func TestReleaseOfAPodThatCanNoLongerBeSeen(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	b.answer = 3 * time.Second
-	b.serveRegistered()
-	forced(b)
+	b := newForced(t, 0)
 	b.unprepare(claim("a"))
 	b.host.set(podUID(claim("a")), holds.PodUnknown)
 	b.refused("when it was last seen")
@@ -97,10 +90,7 @@ func TestReleaseOfAPodThatCanNoLongerBeSeen(t *testing.T) {
 // already have allocated it through a device plugin.
 func TestDeviceThatLeavesDuringAPrepare(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	b.answer = 3 * time.Second
-	b.serveRegistered()
-	forced(b)
+	b := newForced(t, 0)
 	b.host.set(podUID(claim("a")), holds.PodEnded)
 	b.atNextGet(claim("a"), http.StatusNotFound, func() {
 		b.sticks.set(stick("usb:2"))

@@ -115,10 +115,7 @@ func TestClaimOfOnePod(t *testing.T) {
 // pod may still have the first device.
 func TestClaimWithAnotherDevice(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	b.answer = 3 * time.Second
-	b.serveRegistered()
-	forced(b)
+	b := newForced(t, 0)
 	b.unprepare(claim("a"))
 	later := claim("a")
 	later.Pod = "later"
@@ -134,11 +131,7 @@ func TestClaimWithAnotherDevice(t *testing.T) {
 // A claim that is prepared again has a pod that is about to start, even if an earlier pod ran.
 func TestPodThatStartsAfterAnother(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	b.answer = 3 * time.Second
-	b.start = time.Hour
-	b.serveRegistered()
-	forced(b)
+	b := newForced(t, time.Hour)
 	b.refused("still run") // this sees the first pod
 	later := claim("a")
 	later.Pod = "later"
