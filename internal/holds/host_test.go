@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,9 +40,7 @@ type host struct {
 	// pods are all pods that the kubelet has, and noPods is why it does not say so.
 	pods   map[string]bool
 	noPods error
-	// changes counts the calls of Options.Changed.
-	changes atomic.Int32
-	log     bytes.Buffer
+	log    bytes.Buffer
 }
 
 // onHost runs a test in a bubble: time passes only while everything waits.
@@ -90,7 +87,7 @@ func (h *host) instance() *holds.Book {
 		ListAgain:  func() { h.listAgain() },
 		Pods:       func(context.Context) (map[string]bool, error) { return h.pods, h.noPods },
 		Generation: func() uint64 { return uint64(1 + h.starts) },
-		Changed:    func() { h.changes.Add(1) },
+		Changed:    func() {},
 		Log:        slog.New(slog.NewTextHandler(&h.log, nil)),
 	})
 }
