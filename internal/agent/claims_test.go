@@ -107,24 +107,16 @@ func byClaim(text string, names ...string) string {
 	return text
 }
 
-// newClaimRivalry is a node with DRA, and a stick that has two names.
-func newClaimRivalry(t *testing.T, text string) (*node, *kubeapitest.Server, *clock) {
-	t.Helper()
-	n, api := newDRANode(t, text)
-	n.answerWithin = 3 * time.Second
-	n.startWithin = time.Millisecond // the tests have no cgroups
-	n.host.AddBus()
-	n.host.AddUSB(stick("1-2", "AAAA1111", "ttyUSB0"))
-	c := new(clock)
-	c.forward(2 * time.Minute)
-	n.serveBy(c)
-	return n, api, c
-}
-
 // One name is offered by DRA and the other one by a device plugin.
 func TestClaimAndPluginAreRivals(t *testing.T) {
 	t.Parallel()
-	n, api, c := newClaimRivalry(t, byClaim(twoNames, "zigbee"))
+	n, api := newDRANode(t, byClaim(twoNames, "zigbee"))
+	n.answerWithin = 3 * time.Second
+	n.startWithin = time.Millisecond // this test has no cgroups
+	n.addSticks(1)
+	var c clock
+	c.forward(2 * time.Minute)
+	n.serveBy(&c)
 	zigbee := dra.DeviceName(zigbeeID)
 	n.untilPublished(api, map[string]string{zigbee: ""})
 	n.untilListed(serialName, []string{serialID}, nil)

@@ -42,23 +42,13 @@ func TestThirdInstanceIsNotReady(t *testing.T) {
 	if got := n.kubelet.Registrations(r); got != 1 {
 		t.Errorf("%d registrations, want 1", got)
 	}
-	stopFirst()
-	n.eventually("the last instance", func() bool { return !third.IsWaiting() && third.Ready() == nil })
-}
 
-// An edit that breaks the configuration while an instance waits costs no device.
-func TestTakeoverWithABrokenConfiguration(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, parts("r"))
-	n.addNodes("r-0")
-	_, stopFirst := n.serve()
-	n.untilListed("example.com/r", []string{"r-0"}, nil)
-	second, _ := n.standby()
+	// An edit that breaks the configuration while an instance waits costs no device.
 	n.configure("[[resource]]\nname = 7\n")
 	stopFirst()
-	n.eventually("the second instance", func() bool { return !second.IsWaiting() && second.Ready() == nil })
-	n.untilListed("example.com/r", []string{"r-0"}, nil)
-	if second.Config().Broken == nil {
+	n.eventually("the last instance", func() bool { return !third.IsWaiting() && third.Ready() == nil })
+	n.untilListed(r, []string{"r-0"}, nil)
+	if third.Config().Broken == nil {
 		t.Error("the page does not show the broken configuration")
 	}
 }

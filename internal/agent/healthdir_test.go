@@ -13,10 +13,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/agent"
 )
 
-const (
-	followed = zigbee + "container.health_dir = \"/run/device\"\n"
-	zigbees  = "example.com/zigbee"
-)
+const followed = zigbee + "container.health_dir = \"/run/device\"\n"
 
 // healthDir is the health directory on the host that a pod gets with a device.
 func (n *node) healthDir(pod string) string {
@@ -32,7 +29,7 @@ func (n *node) healthDir(pod string) string {
 // the container.
 func (n *node) healthDirs(pod string, devices int) map[string]string {
 	n.Helper()
-	a, err := n.kubelet.Admit(n.Context(), request(pod, zigbees), devices)
+	a, err := n.kubelet.Admit(n.Context(), request(pod, zigbeeName), devices)
 	must(n, err)
 	dirs := map[string]string{}
 	for _, m := range a.Response.GetMounts() {
@@ -66,31 +63,31 @@ func TestHealthDirFollowsTheDevice(t *testing.T) {
 		n.addSticks(1)
 		var c clock
 		n.serveBy(&c)
-		n.untilListed(zigbees, []string{stickID}, nil)
-		n.untilAllocatable(zigbees, 1)
+		n.untilListed(zigbeeName, []string{stickID}, nil)
+		n.untilAllocatable(zigbeeName, 1)
 		dir := n.healthDir("p")
 		n.wantHealthy(dir, true, "after Allocate")
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
 			t.Errorf("directory %v, %v: want one that any user may enter", info, err)
 		}
 		n.host.RemoveUSB("1-1")
-		n.untilListed(zigbees, nil, []string{stickID})
+		n.untilListed(zigbeeName, nil, []string{stickID})
 		n.wantHealthy(dir, false, "after the loss")
 		n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB0"))
-		n.untilListed(zigbees, []string{otherID}, []string{stickID})
+		n.untilListed(zigbeeName, []string{otherID}, []string{stickID})
 		c.forward(2 * time.Minute)
 		n.event()
 		n.host.RemoveUSB("1-2")
-		n.untilListed(zigbees, nil, []string{stickID, otherID})
+		n.untilListed(zigbeeName, nil, []string{stickID, otherID})
 		n.wantHealthy(dir, false, "while another device has its name")
 		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 		n.eventually("healthy after a long absence", func() bool { return healthy(dir) != nil })
-		n.untilListed(zigbees, []string{stickID}, []string{otherID})
+		n.untilListed(zigbeeName, []string{stickID}, []string{otherID})
 
 		n.host.RemoveUSB("1-1")
-		n.untilListed(zigbees, nil, []string{stickID, otherID})
+		n.untilListed(zigbeeName, nil, []string{stickID, otherID})
 		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-		n.untilListed(zigbees, []string{stickID}, []string{otherID})
+		n.untilListed(zigbeeName, []string{stickID}, []string{otherID})
 		n.wantHealthy(dir, false, "during the hold")
 		c.forward(41 * time.Second)
 		n.event()
@@ -107,14 +104,14 @@ func TestHealthHoldEndsByItself(t *testing.T) {
 	must(t, err)
 	a.SetHealthHold(time.Second)
 	n.run(a)
-	n.untilListed(zigbees, []string{stickID}, nil)
-	n.untilAllocatable(zigbees, 1)
+	n.untilListed(zigbeeName, []string{stickID}, nil)
+	n.untilAllocatable(zigbeeName, 1)
 	dir := n.healthDir("p")
 	lost := time.Now()
 	n.host.RemoveUSB("1-1")
-	n.untilListed(zigbees, nil, []string{stickID})
+	n.untilListed(zigbeeName, nil, []string{stickID})
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	n.untilListed(zigbees, []string{stickID}, nil)
+	n.untilListed(zigbeeName, []string{stickID}, nil)
 	n.eventually("the end of the hold", func() bool { return healthy(dir) != nil })
 	if held := time.Since(lost); held < time.Second {
 		t.Errorf("healthy was away for %s, want a second", held)
@@ -129,7 +126,7 @@ func TestHealthDirOfSeveralDevices(t *testing.T) {
 	n := newNode(t, text)
 	n.addSticks(2)
 	n.serve()
-	n.untilAllocatable(zigbees, 4)
+	n.untilAllocatable(zigbeeName, 4)
 	dir := func(id string) string { return filepath.Join(n.options.Paths.RunDir, "health", id) }
 	want := map[string]string{"/run/device/0": dir(stickID), "/run/device/1": dir(otherID)}
 	if got := n.healthDirs("p", 2); !maps.Equal(got, want) {
@@ -137,7 +134,7 @@ func TestHealthDirOfSeveralDevices(t *testing.T) {
 	}
 	shared := n.healthDir("q")
 	n.host.RemoveUSB("1-2")
-	n.untilAllocatable(zigbees, 2)
+	n.untilAllocatable(zigbeeName, 2)
 	n.wantHealthy(dir(stickID), true, "the other device")
 	n.wantHealthy(dir(otherID), false, "the lost device")
 	if shared != dir(stickID) && shared != dir(otherID) {
@@ -161,11 +158,11 @@ func TestHealthDirOverARestart(t *testing.T) {
 			}
 			a, stop := n.serveBy(&c)
 			<-a.Settled()
-			n.untilListed(zigbees, []string{stickID}, nil)
+			n.untilListed(zigbeeName, []string{stickID}, nil)
 			return stop
 		}
 		_, stop := n.serveBy(&c)
-		n.untilAllocatable(zigbees, 1)
+		n.untilAllocatable(zigbeeName, 1)
 		dir := n.healthDir("p")
 		before := healthy(dir)
 		stop = restart(stop)
@@ -174,10 +171,10 @@ func TestHealthDirOverARestart(t *testing.T) {
 		}
 
 		n.host.RemoveUSB("1-1")
-		n.untilListed(zigbees, nil, []string{stickID})
+		n.untilListed(zigbeeName, nil, []string{stickID})
 		c.forward(20 * time.Second)
 		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-		n.untilListed(zigbees, []string{stickID}, nil)
+		n.untilListed(zigbeeName, []string{stickID}, nil)
 		stop = restart(stop)
 		n.wantHealthy(dir, false, "after a restart during the hold")
 		if !lostState {
@@ -207,10 +204,10 @@ func TestHealthDirAfterAReboot(t *testing.T) {
 	n := newNode(t, strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1))
 	n.addSticks(2)
 	_, stop := n.serve()
-	n.untilAllocatable(zigbees, 2)
+	n.untilAllocatable(zigbeeName, 2)
 	dir := n.healthDirs("p", 2)["/run/device/0"]
 	n.host.RemoveUSB("1-1")
-	n.untilListed(zigbees, []string{otherID}, []string{stickID})
+	n.untilListed(zigbeeName, []string{otherID}, []string{stickID})
 	stop()
 	must(t, os.RemoveAll(n.options.Paths.RunDir))
 	file := filepath.Join(n.options.Paths.StateDir, "state.json")
@@ -221,7 +218,7 @@ func TestHealthDirAfterAReboot(t *testing.T) {
 	other := strings.Replace(string(text), strings.TrimSpace(string(boot)), "00000000-0000-0000-0000-000000000000", 1)
 	must(t, os.WriteFile(file, []byte(other), 0o600))
 	n.serve()
-	n.untilListed(zigbees, []string{otherID}, []string{stickID})
+	n.untilListed(zigbeeName, []string{otherID}, []string{stickID})
 	n.eventually("the directory, before the device", func() bool {
 		info, err := os.Stat(dir)
 		return err == nil && info.IsDir()
@@ -239,7 +236,7 @@ func TestHealthDirsAreSwept(t *testing.T) {
 	var c clock
 	c.forward(time.Hour) // the kubelet is as old
 	a, _ := h.serveBy(&c)
-	h.untilAllocatable(zigbees, 1)
+	h.untilAllocatable(zigbeeName, 1)
 	dir := h.healthDir("p")
 	uid := h.kubelet.UID("default", "p")
 	h.cgroups.Start(uid)
@@ -248,7 +245,7 @@ func TestHealthDirsAreSwept(t *testing.T) {
 	// the others run.
 	h.kubelet.Remove("default", "p")
 	h.host.RemoveUSB("1-1")
-	h.untilListed(zigbees, nil, []string{stickID})
+	h.untilListed(zigbeeName, nil, []string{stickID})
 	pass := func() {
 		t.Helper()
 		c.forward(20 * time.Minute)
@@ -266,27 +263,43 @@ func TestHealthDirsAreSwept(t *testing.T) {
 	})
 }
 
-// Without a kubelet each CDI entry has the directories of its devices.
+// Without a kubelet each CDI entry has the directories of its devices, while an instance serves. Once is
+// refused meanwhile.
 func TestHealthDirOfASpec(t *testing.T) {
 	t.Parallel()
 	n := newHost(t, strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee/"`, 1))
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	dir := func(ids string) string { return filepath.Join(n.options.Paths.RunDir, "health", ids) }
-	once, err := agent.New(n.options)
-	must(t, err)
-	if _, err := once.Once(context.Background()); err != nil {
-		t.Fatal(err)
+	health := filepath.Join(n.options.Paths.RunDir, "health")
+	dir := func(ids string) string { return filepath.Join(health, ids) }
+	once := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		a, err := agent.New(n.options)
+		must(t, err)
+		_, err = a.Once(ctx)
+		return err
 	}
-	if spec := n.spec(zigbees); strings.Contains(spec, "/run/device") {
+	earlier, stop := n.serve()
+	<-earlier.Settled()
+	stop()
+	must(t, os.RemoveAll(health))
+	must(t, once())
+	if spec := n.spec(zigbeeName); strings.Contains(spec, "/run/device") {
 		t.Errorf("a spec that nobody keeps current has a health directory:\n%s", spec)
+	}
+	if entries, _ := os.ReadDir(health); len(entries) > 0 {
+		t.Errorf("Once makes %v, which nobody keeps current", entries)
 	}
 	a, _ := n.serve()
 	<-a.Settled()
+	if err := once(); err == nil || !strings.Contains(err.Error(), "an instance is serving") {
+		t.Errorf("Once beside an instance that serves: %v, want a refusal", err)
+	}
 	n.eventually("healthy", func() bool {
 		return healthy(dir(stickID)) != nil && healthy(dir(otherID)) != nil
 	})
-	spec := n.spec(zigbees)
+	spec := n.spec(zigbeeName)
 	// In its own entry, and in the entry with all devices.
 	for index, id := range []string{stickID, otherID} {
 		if strings.Count(spec, `"hostPath": "`+dir(id)+`"`) != 2 {

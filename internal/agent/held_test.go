@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/status"
@@ -98,7 +97,8 @@ func (n *node) forgetUSB() {
 	must(n, err)
 }
 
-// A device that waits until a pod has ended is offered at once when the cgroup of the pod is removed.
+// A device that an edit moves to another resource matches there at once, and the status says for what it waits.
+// It is offered as soon as the cgroup of its pod is removed.
 func TestReleasedDeviceIsOfferedAtOnce(t *testing.T) {
 	t.Parallel()
 	const resource, other = "example.com/zigbee", "example.com/other"
@@ -107,13 +107,18 @@ func TestReleasedDeviceIsOfferedAtOnce(t *testing.T) {
 	var c clock
 	a, _ := h.serveBy(&c)
 	h.untilListed(resource, []string{stickID}, nil)
-	if _, err := h.kubelet.Admit(t.Context(), request("p", resource), 1); err != nil {
-		t.Fatal(err)
-	}
-	uid := h.kubelet.UID("default", "p")
-	h.cgroups.Start(uid)
+	uid := h.runs("p", resource)
 	h.configure(strings.Replace(zigbee, `"zigbee"`, `"other"`, 1))
 	h.untilListed(resource, nil, []string{stickID})
+	wait := stickID + ": listed by " + resource + " until no container holds it, at least for a minute"
+	var now status.Status
+	h.eventually("the reason for the wait", func() bool {
+		now = a.Status(t.Context())
+		return len(now.Resources) == 2 && now.Resources[0].NoDevices == wait
+	})
+	if now.Resources[0].Name != other || len(now.Problems) > 0 {
+		t.Errorf("%s waits, with the problems %q: want none, the move ends by itself", now.Resources[0].Name, now.Problems)
+	}
 	c.forward(2 * time.Minute) // the device may leave the old list
 	h.passes(a)
 	h.kubelet.Remove("default", "p")
@@ -123,7 +128,7 @@ func TestReleasedDeviceIsOfferedAtOnce(t *testing.T) {
 	t.Logf("offered %s after the end of the pod", time.Since(begin))
 }
 
-// holding is a node whose kubelet has a checkpoint, and whose pods have cgroups.
+// holding is a node whose pods have cgroups.
 type holding struct {
 	*node
 	cgroups *kubelettest.Cgroups
@@ -132,28 +137,21 @@ type holding struct {
 func newHolding(t *testing.T, text string) *holding {
 	t.Helper()
 	n := newNode(t, text)
-	n.kubelet.Stop()
 	h := &holding{node: n, cgroups: kubelettest.NewCgroups(t)}
 	n.options.Paths.Cgroup = h.cgroups.Dir()
-	n.kubelet = kubelettest.New(kubelettest.Options{
-		Dir:          n.options.Paths.KubeletDir,
-		PodResources: n.options.Paths.PodResources,
-	})
-	must(t, n.kubelet.Start())
-	t.Cleanup(n.kubelet.Stop)
 	return h
 }
 
 const partResource = "example.com/part"
 
-// start admits a pod with one device and starts its containers.
-func (h *holding) start(pod string) (uid string, ids []string) {
+// runs admits a pod with one device of a resource, and starts it.
+func (h *holding) runs(pod, resource string) (uid string) {
 	h.Helper()
-	a, err := h.kubelet.Admit(h.Context(), request(pod, partResource), 1)
+	_, err := h.kubelet.Admit(h.Context(), request(pod, resource), 1)
 	must(h, err)
 	uid = h.kubelet.UID("default", pod)
 	h.cgroups.Start(uid)
-	return uid, a.IDs
+	return uid
 }
 
 // forget deletes a pod with --force: its containers still run.
@@ -181,7 +179,7 @@ func TestForceDeletedPodKeepsItsDevice(t *testing.T) {
 	h.addNodes("part-0")
 	h.serve()
 	h.untilListed(partResource, []string{"part-0"}, nil)
-	first, _ := h.start("first")
+	first := h.runs("first", partResource)
 	h.forget("first")
 	began := time.Now()
 	h.refused("second", first)
@@ -191,7 +189,7 @@ func TestForceDeletedPodKeepsItsDevice(t *testing.T) {
 	h.untilListed(partResource, nil, []string{"part-0"})
 	h.cgroups.End(first)
 	h.untilListed(partResource, []string{"part-0"}, nil)
-	second, _ := h.start("second")
+	second := h.runs("second", partResource)
 	if second == first {
 		t.Errorf("both pods have UID %s", first)
 	}
@@ -205,7 +203,7 @@ func TestForgottenPodOutlivesTheProgram(t *testing.T) {
 	h.addNodes("part-0")
 	_, stop := h.serve()
 	h.untilListed(partResource, []string{"part-0"}, nil)
-	first, _ := h.start("first")
+	first := h.runs("first", partResource)
 	h.forget("first")
 	h.refused("second", first)
 	h.untilListed(partResource, nil, []string{"part-0"}) // this rewrites the checkpoint
@@ -232,24 +230,16 @@ func TestForgottenPodInTheCheckpointKeepsItsDevice(t *testing.T) {
 	c.forward(time.Hour)
 	a, _ := h.serveBy(&c)
 	h.untilListed(partResource, []string{"part-0"}, nil)
-	first, _ := h.start("first")
+	first := h.runs("first", partResource)
 	h.forget("first")
 	h.configure(strings.Replace(parts("part"), `"part"`, `"renamed"`, 1))
 	h.untilListed(partResource, nil, []string{"part-0"})
-	h.passMinutes(a, &c, func() {
-		if list, received := h.kubelet.Latest("example.com/renamed"); received > 0 && len(list.Healthy()) > 0 {
-			t.Fatalf("the other resource offers %q while the pod with UID %s runs", list.Healthy(), first)
-		}
-	})
-}
-
-// passMinutes moves the clock three times by two minutes, and calls check after a pass.
-func (h *holding) passMinutes(a *agent.Agent, c *clock, check func()) {
-	h.Helper()
 	for range 3 {
 		c.forward(2 * time.Minute)
 		h.passes(a)
-		check()
+		if list, received := h.kubelet.Latest("example.com/renamed"); received > 0 && len(list.Healthy()) > 0 {
+			t.Fatalf("the other resource offers %q while the pod with UID %s runs", list.Healthy(), first)
+		}
 	}
 }
 

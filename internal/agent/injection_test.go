@@ -1,15 +1,12 @@
 package agent_test
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/generic-dp/generic-dp/internal/agent"
 )
 
 // A chart upgrade restarts the program and changes the configuration at once. A held
@@ -107,33 +104,4 @@ func newHost(t *testing.T, text string) *node {
 	n.options.CDIOnly = true
 	n.host.AddBus()
 	return n
-}
-
-func TestOnceBesideInstances(t *testing.T) {
-	t.Parallel()
-	n := newHost(t, followed)
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	// Nobody would keep a health directory of an earlier instance up to date.
-	serving, stop := n.serve()
-	<-serving.Settled()
-	stop()
-	health := filepath.Join(n.options.Paths.RunDir, "health")
-	must(t, os.RemoveAll(health))
-	a, err := agent.New(n.options)
-	must(t, err)
-	_, err = a.Once(ctx)
-	must(t, err)
-	if entries, _ := os.ReadDir(health); len(entries) > 0 {
-		t.Errorf("Once makes %v", entries)
-	}
-
-	serving, _ = n.serve()
-	<-serving.Settled()
-	a, err = agent.New(n.options)
-	must(t, err)
-	if _, err := a.Once(ctx); err == nil || !strings.Contains(err.Error(), "an instance is serving") {
-		t.Errorf("Once beside an instance that serves: %v, want a refusal", err)
-	}
 }

@@ -68,12 +68,12 @@ func TestNoOutputOfAGoneDeviceIsLeftAtPublication(t *testing.T) {
 			n.host.AddUSB(cdiStick("1-2", "CCCC3333", "ttyACM0"))
 			nicDir := n.host.AddPCI(nic(nicID, "158b"))
 			n.serve()
-			n.untilListed(zigbees, []string{stickID}, nil)
+			n.untilListed(zigbeeName, []string{stickID}, nil)
 			n.untilListed("example.com/cdi", []string{cdiStickID}, nil)
 			n.untilListed("example.com/nic", []string{nicID}, nil)
-			n.untilAllocatable(zigbees, 1)
+			n.untilAllocatable(zigbeeName, 1)
 			healthDir := n.healthDir("p")
-			gone := map[string]string{zigbees: stickID, "example.com/cdi": cdiStickID, "example.com/nic": nicID}
+			gone := map[string]string{zigbeeName: stickID, "example.com/cdi": cdiStickID, "example.com/nic": nicID}
 			n.eventually("files of every output", func() bool {
 				count := 0
 				for _, id := range gone {

@@ -81,11 +81,9 @@ func TestSince(t *testing.T) {
 // Retiring.
 func TestDevicesOfStatus(t *testing.T) {
 	t.Parallel()
-	configured := &config.Resource{}
 	for _, tc := range []struct {
 		name    string
 		entry   ledger.Entry
-		config  *config.Resource
 		refused map[string]string
 		health  string
 		help    status.Section
@@ -142,13 +140,10 @@ func TestDevicesOfStatus(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			if tc.config == nil {
-				tc.config = configured
-			}
 			tc.entry.Offer.ID = "a"
 			tc.entry.Offer.Slots = 2
 			tc.entry.Listed = max(tc.entry.Listed, 2)
-			p := &published{config: tc.config, refused: tc.refused}
+			p := &published{config: &config.Resource{}, refused: tc.refused}
 			p.list = ledger.Slots(tc.entry)
 			p.refuse(&tc.entry, p.list)
 			p.entries = []ledger.Entry{tc.entry}

@@ -61,17 +61,6 @@ func request(pod, resource string) kubelettest.Request {
 	return kubelettest.Request{Namespace: "default", Pod: pod, Container: "main", Resource: resource}
 }
 
-// runs admits a pod with one device of a resource, and starts it.
-func (r *rivalry) runs(pod, resource string) (uid string) {
-	r.Helper()
-	if _, err := r.kubelet.Admit(r.Context(), request(pod, resource), 1); err != nil {
-		r.Fatal(err)
-	}
-	uid = r.kubelet.UID("default", pod)
-	r.cgroups.Start(uid)
-	return uid
-}
-
 // ends ends a pod and its processes.
 func (r *rivalry) ends(pod, uid string) {
 	r.Helper()

@@ -77,30 +77,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A device that an edit moves to another resource matches there at once, but is listed only later.
-func TestStatusOfWaitingDevice(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, zigbee)
-	n.addSticks(1)
-	agent, _ := n.serve()
-	n.untilAllocatable("example.com/zigbee", 1)
-	n.configure(strings.Replace(zigbee, "zigbee", "radio", 1))
-	var s status.Status
-	n.eventually("the edit", func() bool {
-		s = agent.Status(t.Context())
-		return len(s.Resources) == 2
-	})
-	want := stickID + ": listed by example.com/zigbee until no container holds it, at least for a minute"
-	if r := s.Resources[0]; r.Name != "example.com/radio" || r.NoDevices != want {
-		t.Errorf("%s has no devices: %q, want %q", r.Name, r.NoDevices, want)
-	}
-	if len(s.Problems) > 0 {
-		t.Errorf("problems %q, want none: the move ends by itself", s.Problems)
-	}
-}
-
 // A hung kubelet delays the status briefly, a missing one does not, and neither is an
-// error.
+// error. A node without devices is ready.
 func TestStatusWithoutPodResources(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee)
@@ -109,6 +87,12 @@ func TestStatusWithoutPodResources(t *testing.T) {
 	<-agent.Settled()
 	if s := agent.Status(t.Context()); !strings.Contains(s.HeldUnknown, "is unavailable") || s.Resources[0].Slots.Held != nil {
 		t.Errorf("without a socket: %q, %+v", s.HeldUnknown, s.Resources)
+	}
+	if err := agent.Ready(); err != nil {
+		t.Errorf("a node without the hardware is not ready: %v", err)
+	}
+	if got := n.kubelet.Resources(); len(got) != 0 {
+		t.Errorf("registered %v without a device", got)
 	}
 
 	m := newNode(t, zigbee)
@@ -127,22 +111,5 @@ func TestStatusWithoutPodResources(t *testing.T) {
 	}
 	if took := time.Since(began); took > limit/2 {
 		t.Errorf("a kubelet that hangs cost %v", took)
-	}
-}
-
-func TestReadyWithoutDevices(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, zigbee)
-	a, _ := n.serve()
-	select {
-	case <-a.Settled():
-	case <-time.After(limit):
-		t.Fatal("never settled")
-	}
-	if err := a.Ready(); err != nil {
-		t.Errorf("a node without the hardware is not ready: %v", err)
-	}
-	if got := n.kubelet.Resources(); len(got) != 0 {
-		t.Errorf("registered %v without a device", got)
 	}
 }
