@@ -14,6 +14,7 @@ import (
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/holds"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
@@ -163,6 +164,20 @@ func TestPrepare(t *testing.T) {
 		}
 	}
 	b.prepare(third)
+}
+
+// A claim does not get a card and a function of it, which exclude each other.
+func TestClaimOfExclusiveDevices(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	card := stick("card")
+	card.Uses = holds.Device{Places: []string{"devices/pci0000:00/0000:00:01.0"}, Exclusive: true}
+	function := stick("function")
+	function.Uses = holds.Device{Places: []string{"devices/pci0000:00/0000:00:01.0/0000:01:00.0"}, Exclusive: true}
+	b.sticks.set(card, function)
+	b.serveRegistered()
+	b.api.set(claim("a"), results(result("one", "card"), result("two", "function")))
+	b.refuses(claim("a"), "exclude each other")
 }
 
 func TestRefusedClaims(t *testing.T) {
