@@ -21,15 +21,14 @@ import (
 // problems are the current problems. Each pass of the loop reports all problems that it finds. Only
 // the first of consecutive passes with the same problem logs it.
 type problems struct {
-	log *slog.Logger
-	// last and now have the level of each problem. Only warnings are published.
-	last, now map[status.Problem]slog.Level
+	log       *slog.Logger
+	last, now map[status.Problem]bool
 	published atomic.Pointer[[]status.Problem] // of the last pass, sorted
 }
 
 // newProblems returns an empty list of problems, which is published at once.
 func newProblems(log *slog.Logger) *problems {
-	p := &problems{log: log, now: map[status.Problem]slog.Level{}}
+	p := &problems{log: log, now: map[status.Problem]bool{}}
 	p.published.Store(&[]status.Problem{})
 	return p
 }
@@ -37,43 +36,27 @@ func newProblems(log *slog.Logger) *problems {
 // warn reports why something is a problem, unless err is nil; details are for the log. Only the
 // loop calls it, between two calls of endPass.
 func (p *problems) warn(subject string, err error, message string, details ...any) {
-	if err != nil {
-		p.add(slog.LevelWarn, status.Problem{Subject: subject, Reason: err.Error()}, message, details...)
+	if err == nil {
+		return
 	}
-}
-
-// expect is warn for what ends without an administrator: it is only logged.
-func (p *problems) expect(subject, reason, message string) {
-	p.add(slog.LevelInfo, status.Problem{Subject: subject, Reason: reason}, message)
-}
-
-// add adds a problem, and logs it unless it is known.
-func (p *problems) add(level slog.Level, problem status.Problem, message string, details ...any) {
-	_, isOld := p.last[problem]
-	_, isKnown := p.now[problem]
+	problem := status.Problem{Subject: subject, Reason: err.Error()}
 	// Equal subjects with another reason are another problem, and are logged again.
-	if !isOld && !isKnown {
-		details = append([]any{"subject", problem.Subject, "err", problem.Reason}, details...)
-		p.log.Log(context.Background(), level, message, details...)
+	if !p.last[problem] && !p.now[problem] {
+		p.log.Warn(message, append([]any{"subject", subject, "err", problem.Reason}, details...)...)
 	}
-	p.now[problem] = level
+	p.now[problem] = true
 }
 
 // endPass publishes the problems of a pass for the status page. Problems that the pass did not
 // report have ended. Their end is not logged.
 func (p *problems) endPass() {
-	list := []status.Problem{}
-	for problem, level := range p.now {
-		if level == slog.LevelWarn {
-			list = append(list, problem)
-		}
-	}
+	list := slices.AppendSeq([]status.Problem{}, maps.Keys(p.now))
 	order.Sort(list, func(a, b status.Problem) int {
 		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
 	})
 	p.published.Store(&list)
 	p.last = p.now
-	p.now = map[status.Problem]slog.Level{}
+	p.now = map[status.Problem]bool{}
 }
 
 // report reports the problems of a pass, and logs what has changed since the last one. failed says
@@ -100,10 +83,9 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	}
 	for _, r := range out.Resources {
 		for _, w := range r.Waiting {
-			switch {
-			case w.Moves:
-				l.page.problems.expect(w.ID, w.Reason, "device is not listed yet")
-			case l.held.Unread() == "": // otherwise all of them wait for the same
+			// The old list says that a device moves, and unknown holders are one problem for all.
+			isReported := w.Moves || l.held.Unread() != ""
+			if !isReported {
 				l.page.problems.warn(w.ID, errors.New(w.Reason), "device is not listed yet")
 			}
 		}
