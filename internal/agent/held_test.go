@@ -117,7 +117,7 @@ func TestReleasedDeviceIsOfferedAtOnce(t *testing.T) {
 		return len(now.Resources) == 2 && now.Resources[0].NoDevices == wait
 	})
 	if now.Resources[0].Name != other || len(now.Problems) > 0 {
-		t.Errorf("%s waits, with the problems %q: want none, the move ends by itself", now.Resources[0].Name, now.Problems)
+		t.Errorf("%s: problems %q while a device moves to it, want none", now.Resources[0].Name, now.Problems)
 	}
 	c.forward(2 * time.Minute) // the device may leave the old list
 	h.passes(a)

@@ -351,8 +351,8 @@ func (l *limiter) delay(now time.Time) time.Duration {
 	return min(max(0, paid.Sub(now)), maxDelay)
 }
 
-// holdsDelay returns by how much to delay a pass for changed holds. It is 0 some time after the last pass,
-// and before the first one.
+// holdsDelay returns by how much to delay a pass for changed holds. It is 0 if the last pass is long ago, or if
+// there was none.
 func (l *limiter) holdsDelay(now time.Time) time.Duration {
 	due := l.ended.Add(min(l.last*holdsFactor, maxHoldsDelay))
 	return max(0, due.Sub(now))

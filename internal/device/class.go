@@ -7,6 +7,8 @@ import (
 	"strings"
 )
 
+// The names in this file are shared by the DRA driver and the objects that users apply.
+
 // MaxAttribute is the maximum length of the value of an attribute in a ResourceSlice.
 const MaxAttribute = 64
 

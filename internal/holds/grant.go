@@ -204,8 +204,8 @@ func (b *Book) stateUntil(ctx context.Context, pod string, deadline time.Time) c
 // (allowStaticPodStart, pkg/kubelet/pod_workers.go). It does this for static pods only.
 //
 // A kubelet that has started since it named the hold has lost it. Then the pod that runs may be the
-// current version of the static pod, and the call may be for any other pod. So may it be if the name is not
-// known, or if the kubelet does not answer.
+// current version of the static pod, and the call may be for any other pod. The same applies if the name is
+// not known, or if the kubelet does not answer.
 func (b *Book) maySucceed(ctx context.Context, past podHold) bool {
 	isSameKubelet := past.generation == b.Generation()
 	isNamed := past.StaticName != "" // only static pods are

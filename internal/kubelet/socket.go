@@ -21,7 +21,7 @@ const (
 	maxSocketPath = 107
 	// nameFormat is the form of every socket name: 8 digits of the resource, and 16 random ones.
 	nameFormat = "gdp-%08x-%016x.sock"
-	nameLength = 34
+	nameLength = len("gdp-00000000-0000000000000000.sock")
 	// listenWithin is the time between the two checks of a socket to sweep. A socket that is bound
 	// but does not listen yet refuses connections, like a socket whose process has ended. Listen
 	// makes both calls in a row. If it is delayed for longer, its plugin finds that the socket is

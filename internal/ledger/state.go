@@ -103,7 +103,7 @@ type ListedResource struct {
 // another resource or under another ID, or the lists have no room for it.
 type Waiting struct {
 	ID, Reason string
-	// Moves is set if it waits for the list of another resource, which ends by itself.
+	// Moves is set if another resource still lists the device.
 	Moves bool
 }
 

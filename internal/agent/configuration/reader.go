@@ -295,7 +295,7 @@ func (r *Reader) try(next Reading, requested bool) Reading {
 	if next.Err != nil {
 		r.mark = before // the configuration before it is still served
 		r.writeMark()
-	} else if next.trial > 0 { // there is a last good configuration, about which the names are asked for
+	} else if next.trial > 0 { // the names only matter beside a last good configuration
 		r.mark.name(next.Config)
 		r.writeMark()
 	}

@@ -70,7 +70,7 @@ const maxAttr = 4096
 type Entry struct {
 	Name string
 	Path string
-	// Ino is the inode of the link, see FS.Inode. It is 0 if it is not known.
+	// Ino is the inode of the link, see FS.Inode. It is 0 unless the caller has read it.
 	Ino uint64
 }
 
