@@ -29,6 +29,10 @@ const (
 	streamResources = 24
 )
 
+// lostMessages are what a kubelet up to 1.36 says of a pod that it admits while its resource is without
+// devices: before the choice of a device, between that and Allocate, and during Allocate.
+var lostMessages = []string{"no healthy devices present", "has been stopped", "the client connection is closing"}
+
 // instance starts the i-th instance of the program with the files of the previous one,
 // and waits until it is ready, by the DaemonSet's probe.
 func (n *node) instance(t *testing.T, config string, i int) *product.Plugin {
@@ -102,8 +106,7 @@ func rollout(t *testing.T, v bed.Version) {
 		admissionRounds, ended(), len(failed), took[len(took)/2], took[len(took)-1])
 	lost := 0
 	for _, why := range failed {
-		isLost := strings.Contains(why, "no healthy devices present") || strings.Contains(why, "the client connection is closing")
-		if isLost {
+		if slices.ContainsFunc(lostMessages, func(m string) bool { return strings.Contains(why, m) }) {
 			t.Logf("pod failed: %s", why)
 			lost++
 		} else {
