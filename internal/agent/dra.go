@@ -298,13 +298,24 @@ func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 		if !m.byDRA {
 			continue
 		}
-		for _, e := range m.now.Load().entries {
-			if dra.DeviceName(e.Offer.ID) == name {
-				return m, e
-			}
+		if e := m.now.Load().byDeviceName(name); e != nil {
+			return m, *e
 		}
 	}
 	return nil, ledger.Entry{}
+}
+
+// byDeviceName returns the entry with a name in the pool of the node, nil if there is none. The names
+// are made for the first call, because each of them is a hash.
+func (p *published) byDeviceName(name string) *ledger.Entry {
+	p.nameOnce.Do(func() {
+		p.names = make(map[string]*ledger.Entry, len(p.entries))
+		for i := range p.entries {
+			e := &p.entries[i]
+			p.names[dra.DeviceName(e.Offer.ID)] = e
+		}
+	})
+	return p.names[name]
 }
 
 // known is dra.Options.Known: it asks the kubelet, and returns a function that reports whether the

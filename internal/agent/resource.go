@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sort"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,6 +60,9 @@ type published struct {
 	config *config.Resource
 	// changed is closed when there is a newer list.
 	changed chan struct{}
+	// names is made by byDeviceName.
+	names    map[string]*ledger.Entry
+	nameOnce sync.Once
 }
 
 // retired is the configuration of a resource that is no longer configured. It is compared by its

@@ -76,7 +76,8 @@ func (c *claims) metadataMount(claim cdi.Claim, request string) device.Mount {
 }
 
 // writeMetadata writes the files of a claim. A file is replaced: a running container keeps the
-// description of the device that it got.
+// description of the device that it got. It need not survive a power failure, after which the kubelet
+// prepares the claim again.
 func (c *claims) writeMetadata(f *filled) error {
 	errs := []error{os.MkdirAll(c.Metadata, 0o755)}
 	for _, r := range f.claim.Requests {
@@ -104,7 +105,7 @@ func (c *claims) writeMetadata(f *filled) error {
 			})
 			errs = append(errs, err)
 		}
-		errs = append(errs, files.Write(c.metadataFile(f.claim.UID, r.Name), text.Bytes(), 0o644))
+		errs = append(errs, files.Overwrite(c.metadataFile(f.claim.UID, r.Name), text.Bytes(), 0o644))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("device metadata: %w", err)
