@@ -431,7 +431,12 @@ func (r *reader) decode(f File) (*source, *node) {
 		// The position is relative to the part that was decoded. The bounds protect against a
 		// position outside of the text.
 		at := min(start+max(syntax.Position.Start, 0), len(src.text))
-		r.report(src.problem(at, syntax.Message, syntaxHint(syntax.Message, src.text, at)))
+		text := syntax.Message
+		// The message about a number is the only one without the text around it.
+		if strings.Contains(text, "is out of range") {
+			text = syntax.LastKey + ": " + text
+		}
+		r.report(src.problem(at, text, syntaxHint(text, src.text, at)))
 	case err != nil:
 		r.report(Problem{File: src.name, Text: err.Error()})
 	// The values come from the scan, so it must have read the whole text.
