@@ -47,6 +47,14 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	// Both outputs may show text that a device or a container chose.
 	p.Root.SetOut(printable{stdout, hasColours(stdout)})
 	p.Root.SetErr(printable{stderr, hasColours(stderr)})
+	// cobra's help succeeds for an unknown command, with the help of the program.
+	p.Root.InitDefaultHelpCmd()
+	if help, _, _ := p.Root.Find([]string{"help"}); help != p.Root {
+		help.Args = func(_ *cobra.Command, args []string) error {
+			named, rest, _ := p.Root.Find(args)
+			return NoArgs(named, rest)
+		}
+	}
 	// The files are removed after the command, even if it failed or was abandoned. Only Run knows
 	// when it has ended.
 	within := endWithin
