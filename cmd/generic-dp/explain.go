@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 	"github.com/generic-dp/generic-dp/internal/tools/cli"
@@ -59,16 +61,48 @@ RESOURCE is a name, with or without its domain.`,
 		// A failed health check is a reason for Unhealthy, so the checks run before the
 		// explanation.
 		view.Probe(cmd.Context(), f.paths)
-		resources := explainResource(view, cfg, args[0])
-		if len(resources) > 0 {
-			return explainReport{
-				Variables: []matchers.Variable{},
-				Resources: resources,
-			}, nil
+		report, err := f.explainName(cmd.ErrOrStderr(), view, cfg, args[0])
+		if name := nameOfID(view, args[0]); err != nil && name != "" {
+			return f.explainName(cmd.ErrOrStderr(), view, cfg, name)
 		}
-		return f.explainDevice(cmd.ErrOrStderr(), view, cfg, args[0])
+		return report, err
 	}
 	return cli.Reports(cmd, explain, "json")
+}
+
+// explainName explains the resources with a name, or else the device with the name.
+func (f *flags) explainName(stderr io.Writer, view *agent.View, cfg *config.Config, name string) (cli.Reporter, error) {
+	resources := explainResource(view, cfg, name)
+	if len(resources) > 0 {
+		return explainReport{
+			Variables: []matchers.Variable{},
+			Resources: resources,
+		}, nil
+	}
+	return f.explainDevice(stderr, view, cfg, name)
+}
+
+// nameOfID returns a name of the device with an ID that no hardware and no node has: the ID of a slot, of a
+// shared device, or of a device that is neither. A device that is more or less than one piece of hardware is
+// explained with its resource. The result is empty if no resource offers the ID.
+func nameOfID(view *agent.View, id string) string {
+	id, _ = device.SplitSlot(id)
+	for _, m := range view.Matched.Resources {
+		for _, o := range m.Offers {
+			isSingle := len(o.Members) == 0 && !o.Pool
+			switch {
+			case o.ID != id:
+			case isSingle && o.Hardware != "":
+				return path.Base(o.Hardware)
+			// The node of a device that cannot be injected is missing here.
+			case isSingle && len(o.Nodes) > 0 && !o.Nodes[0].Companion:
+				return o.Nodes[0].HostPath
+			default:
+				return m.Name
+			}
+		}
+	}
+	return ""
 }
 
 // explainResource explains the resources with a name. Several domains may have the same name, so
