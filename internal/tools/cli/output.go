@@ -22,12 +22,14 @@ type printable struct {
 	io.Writer
 	// isColoured is set for a terminal that shows colours.
 	isColoured bool
+	// failed is the first error of a write: many lines of a report are written without a check.
+	failed error
 }
 
 // Unescaped returns the output behind the output of a command, for a recording: escapes would change
 // it.
 func Unescaped(w io.Writer) io.Writer {
-	if p, isPrintable := w.(printable); isPrintable {
+	if p, isPrintable := w.(*printable); isPrintable {
 		return p.Writer
 	}
 	return w
@@ -36,13 +38,14 @@ func Unescaped(w io.Writer) io.Writer {
 // Write writes the escaped text. It returns len(text), not the number of escaped bytes: io.Writer
 // does not permit more than that, and fewer would be a short write. A character that is split
 // between two writes is escaped as invalid UTF-8, so callers write whole texts.
-func (p printable) Write(text []byte) (int, error) {
+func (p *printable) Write(text []byte) (int, error) {
 	shown := device.Printable(string(text), "\n\t")
 	if p.isColoured {
 		shown = colours.Replace(shown)
 	}
 	_, err := io.WriteString(p.Writer, shown)
 	if err != nil {
+		p.failed = cmp.Or(p.failed, err)
 		return 0, err
 	}
 	return len(text), nil

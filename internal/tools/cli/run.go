@@ -45,8 +45,9 @@ type Program struct {
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	p.Root.SetArgs(args)
 	// Both outputs may show text that a device or a container chose.
-	p.Root.SetOut(printable{stdout, hasColours(stdout)})
-	p.Root.SetErr(printable{stderr, hasColours(stderr)})
+	out := &printable{Writer: stdout, isColoured: hasColours(stdout)}
+	p.Root.SetOut(out)
+	p.Root.SetErr(&printable{Writer: stderr, isColoured: hasColours(stderr)})
 	// cobra's help succeeds for an unknown command, with the help of the program.
 	p.Root.InitDefaultHelpCmd()
 	if help, _, _ := p.Root.Find([]string{"help"}); help != p.Root {
@@ -63,6 +64,9 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 		within = endSlowlyWithin
 	}
 	cmd, err := execute(ctx, p.Root, within)
+	if err == nil {
+		err = out.failed
+	}
 	// An abandoned command may still read or write the files, so the removal may also fail.
 	if p.Cleanup != nil {
 		err = errors.Join(err, os.RemoveAll(p.Cleanup()))
