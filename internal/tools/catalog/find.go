@@ -84,7 +84,7 @@ func (c *Catalog) ofModel(id string) []*device.Hardware {
 	for _, h := range c.snap.Hardware {
 		// Root hubs have the IDs of the Linux Foundation, and cannot be selected.
 		vendor, product := ids(h)
-		if !h.IsRootHub() && vendor+":"+product == id {
+		if !h.IsRootHub() && strings.EqualFold(vendor+":"+product, id) {
 			found = append(found, h)
 		}
 	}
