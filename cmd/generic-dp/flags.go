@@ -61,9 +61,9 @@ func newFlags() *flags {
 	f.all.Var((*address)(&f.listen), "listen",
 		"address of the status page, /metrics, /healthz and /readyz; empty for none")
 	f.all.Var(allowValue{&f.allow}, "allow",
-		"privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
+		"privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all; empty for none")
 	f.all.Var((*domains)(&f.allow.Domains), "domains",
-		"domains that the configuration may use in names of resources: a list (default any)")
+		"domains that the configuration may use in names of resources: a list; any if this is not set")
 	// The manifest of the DaemonSet sets NODE_NAME from spec.nodeName, so that it needs no flag.
 	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"),
 		"name of this node, for ${node_name} and api = \"dra\" (default $NODE_NAME)")
@@ -112,9 +112,9 @@ func (f *flags) addPaths() {
 	required(&f.paths.RunDir, "run-dir", "links that follow devices; in a pod, mounted from the host at the same path")
 	path(&f.paths.CDIDir, "cdi-dir", "directory for CDI specs")
 	path(&f.paths.DeviceInfoDir, "device-info-dir",
-		"files for Multus with the PCI addresses of network functions: /var/run/k8s.cni.cncf.io/devinfo/dp (default none)")
+		"files for Multus with the PCI addresses of network functions: /var/run/k8s.cni.cncf.io/devinfo/dp; empty for none")
 	path(&f.paths.NFDDir, "nfd-dir",
-		"features.d of Node Feature Discovery, for labels with the number of healthy devices by resource (default none)")
+		"features.d of Node Feature Discovery, for labels with the number of healthy devices by resource; empty for none")
 }
 
 // The flags that several commands use together.
