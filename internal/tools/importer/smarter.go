@@ -97,14 +97,26 @@ func (e expression) globs(v *value) []string {
 	}
 	switch {
 	case endsDir:
-		return []string{glob}
+		return []string{content(dir)}
 	case isDirectory(dir):
-		return []string{dir, dir + "/*"}
+		return []string{dir, content(dir)}
 	case isKernelNode(glob):
 		return []string{glob}
 	}
 	// A wildcard that matches nothing has no variable.
 	return []string{prefix, prefix + "?*"}
+}
+
+// content is the glob of the nodes in a directory. They may be in numbered directories, as in
+// /dev/bus/usb/001.
+func content(dir string) string {
+	for _, d := range directories {
+		hasNumber := withoutNumbers(path.Base(d), "") != path.Base(d)
+		if hasNumber && dir != "/dev" && strings.HasPrefix(d, dir+"/") {
+			return withoutNumbers(d, "*") + "/*"
+		}
+	}
+	return dir + "/*"
 }
 
 // smarterResource is the resource of a glob.
@@ -141,7 +153,9 @@ func (r *resource) nameByGlob(v *value, glob string, a pattern.Alternative) {
 	shape := strings.TrimPrefix(a.Shape(), "/dev/")
 	dir := shape[:strings.LastIndex(shape, "/")+1]
 	hasDot := strings.Contains(path.Base(shape), ".")
-	if isKernelNode(glob) && !hasDot {
+	// The kernel calls bus/usb/001/002 "1-1", dvb/adapter0/frontend0 "dvb0.frontend0", and cpu/0/msr "msr0".
+	hasOtherName := fullMatch(`(bus|dvb|cpu)/.*`, shape)
+	if isKernelNode(glob) && !hasDot && !hasOtherName {
 		r.Name = captured(dir, smarterName) + "${kernel}"
 		return
 	}
