@@ -29,7 +29,9 @@ func (e *explanation) addGroup(snap *device.Snapshot, o *device.Offer, found cat
 		e.Reason = fmt.Sprintf("IOMMU group %s with %s is one device", number, cli.Count(len(group), "function"))
 	}
 	isPart := found.Hardware != nil && slices.Contains(group, found.Hardware)
-	if isPart && found.Hardware.Path != o.Hardware {
+	// A match with a glob makes a device of each function.
+	hasOwn := len(e.Offered) > 0 && !slices.Contains(e.Offered, o.ID)
+	if isPart && !hasOwn && found.Hardware.Path != o.Hardware {
 		e.Offered = []string{o.ID}
 		e.Reason = fmt.Sprintf("as a part of %s: both are in IOMMU group %s", o.ID, number)
 	}

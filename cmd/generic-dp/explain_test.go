@@ -136,6 +136,12 @@ func TestExplainGroupMembers(t *testing.T) {
 	t.Parallel()
 	config := t.TempDir() + "/config.toml"
 	place(t, config, "[[resource]]\nname = \"example.com/fc\"\nmatch = { pci.id = \"1077:2281\", vfio = true }\n")
+	nodes := t.TempDir() + "/config.toml"
+	place(t, nodes, "[[resource]]\nname = \"example.com/fc\"\nmatch = { pci.address = \"0000:af:00.*\", glob = \"/dev/vfio/**\" }\n")
+	own := command(t, "explain", "0000:af:00.1", "--config", nodes, "--sysfs", "../../testdata/machines/kubevirt-host.txtar")
+	if !strings.Contains(own, "example.com/fc: offers it\n  0000:af:00.1\n") {
+		t.Errorf("a function with its own device:\n%s", own)
+	}
 	for subject, want := range map[string]string{
 		"0002:01:00.0": "example.com/fc: offers it\n",
 		"0002:01:00.1": "example.com/fc: offers it: as a part of 0002:01:00.0: both are in IOMMU group 57\n",
