@@ -118,8 +118,11 @@ func (r *Resource) readShared(v value) {
 // numa reads v as "auto", "none" or a list of NUMA nodes. The nodes are sorted, without repeats.
 // The zero NUMA, which reports no node, means "none".
 func (v value) numa() NUMA {
-	if _, isString := v.raw.(string); isString {
-		return NUMA{Auto: word(v, []string{"auto", "none"}) == "auto"}
+	switch v.raw {
+	case "auto":
+		return NUMA{Auto: true}
+	case "none":
+		return NUMA{}
 	}
 	items, isList := v.list()
 	if !isList {
