@@ -158,10 +158,13 @@ func (v value) groupVariable() string {
 	const variable = `a variable such as "usb.serial" or "pci.slot"`
 	const want = `"device", "node", "all" or ` + variable
 	return v.checked(want, func(s string) error {
+		known, isKnown := variableNamed(s)
+		if !isKnown {
+			return broken("is not "+want, variableHint(s))
+		}
 		if err := v.r.checkVariable(s); err != nil {
 			return err
 		}
-		known, _ := variableNamed(s)
 		isVirtual := strings.HasPrefix(s, device.VarPrefix)
 		isOfContainer := known.from > atListing
 		// A property that does not depend on the device would make one group of everything.
