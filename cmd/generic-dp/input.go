@@ -23,7 +23,8 @@ import (
 // wraps fs.ErrNotExist if there is no such file.
 func (f *flags) load(path string) (*config.Config, error) {
 	cfg, err := read(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	// An argument of check names its own file.
+	if path == f.config && errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
 	}
 	if err != nil {
