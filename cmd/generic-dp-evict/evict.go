@@ -105,10 +105,7 @@ func evict(ctx context.Context, api *kubeapi.Client, o options) error {
 		})
 	}
 	for {
-		e.mu.Lock()
-		// next is called again after each eviction, which may have changed the next due time.
-		p, wake := e.tracker.next(time.Now())
-		e.mu.Unlock()
+		p, wake := e.next()
 		if p != nil {
 			e.evict(ctx, p)
 			if ctx.Err() == nil {
@@ -128,6 +125,17 @@ func evict(ctx context.Context, api *kubeapi.Client, o options) error {
 		case <-due:
 		}
 	}
+}
+
+// next is tracker.next. There is no pod to evict while the pods are not watched: their devices may have recovered.
+// It is called again after each eviction, which may have changed the next due time.
+func (e *evicter) next() (ready *pod, wake time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.problem != nil {
+		return nil, time.Time{}
+	}
+	return e.tracker.next(time.Now())
 }
 
 // judge records which devices of a pod are Unhealthy, and wakes Run. It reports whether there are

@@ -324,6 +324,40 @@ func TestProbesAndMetrics(t *testing.T) {
 	}
 }
 
+// While the pods cannot be watched, a device may have recovered: its pod is not evicted before the pods are
+// listed again.
+func TestNoEvictionWithoutWatch(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	get, options := probed(t)
+	options.After = time.Second
+	untilReady := func(status string) {
+		for !strings.HasPrefix(get("/readyz"), status) {
+		}
+	}
+	c.pod("back", "Unhealthy", nil)
+	c.start(options)
+	untilReady("200 ")
+	c.Fault(func(r *http.Request, _ object) int {
+		if r.URL.Path == all {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
+	c.EndWatches()
+	untilReady("503 ")
+	c.pod("back", "Healthy", nil)
+	// The delays between these watches add up to more than two seconds.
+	refused := c.watches()
+	c.until("refused watches", func() bool { return c.watches() > refused+6 })
+	c.Fault(nil)
+	c.pod("lost", "Unhealthy", nil)
+	c.until("eviction", func() bool { return len(c.reports()) > 0 })
+	if got := c.evictions(); !slices.Equal(got, []string{"lost"}) {
+		t.Errorf("evicted %v, want the pod whose device is gone", got)
+	}
+}
+
 // The name of an Event is valid, whatever that of its pod is.
 func TestLongNames(t *testing.T) {
 	t.Parallel()

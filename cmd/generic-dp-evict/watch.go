@@ -75,6 +75,7 @@ func (w *watch) event(event kubeapi.Event) error {
 		w.forgetOthers(w.listed)
 		w.listed = nil
 		w.problem = nil
+		notify(w.changed)
 		w.Log.Info("watching pods")
 	case event.Type == "BOOKMARK":
 	// "ADDED" and "MODIFIED" both have the whole object. An object that no longer matches the field
