@@ -17,7 +17,7 @@ import (
 // of the pod, so everything in it is checked now. ids has at least one slot. The error names the
 // device and the reason.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
-	leave, err := r.agent.gate.enter(ctx)
+	leave, err := r.agent.enter(ctx)
 	if err != nil {
 		return device.Response{}, err
 	}

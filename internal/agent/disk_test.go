@@ -290,13 +290,13 @@ func TestHungAttribute(t *testing.T) {
 }
 
 // No event announces that somebody has removed a link: the Allocate call that misses it has it made again.
-func TestRemovedRunDirectory(t *testing.T) {
+func TestRemovedLinks(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee)
 	n.addSticks(1)
 	n.serve()
 	n.untilListed("example.com/zigbee", []string{stickID}, nil)
-	must(t, os.RemoveAll(n.options.Paths.RunDir))
+	must(t, os.RemoveAll(filepath.Join(n.options.Paths.RunDir, "links")))
 	_, err := n.kubelet.Allocate(t.Context(), "example.com/zigbee", stickID)
 	if err == nil || !strings.Contains(err.Error(), "its link") {
 		t.Errorf("Allocate: %v, want an error about the link", err)

@@ -105,7 +105,7 @@ func newDRADriver(a *Agent) *draDriver {
 		Devices:  &d.list,
 		Inject:   d.inject,
 		Book:     a.book,
-		Enter:    a.gate.enter,
+		Enter:    a.enter,
 		PodState: a.pods.cgroups.PodState,
 		Known:    d.known,
 		Changed:  a.wake.send,

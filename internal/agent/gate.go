@@ -53,3 +53,12 @@ func (g *gate) close(within time.Duration) (isIdle bool) {
 		return false
 	}
 }
+
+// enter is gate.enter, which calls of the kubelet pass. An instance that has lost its lock answers none, and ends.
+func (a *Agent) enter(ctx context.Context) (leave func(), err error) {
+	if a.turn.isLost() {
+		a.wake.send()
+		return nil, errLost
+	}
+	return a.gate.enter(ctx)
+}

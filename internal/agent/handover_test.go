@@ -3,8 +3,10 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/generic-dp/generic-dp/internal/agent"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
@@ -152,4 +154,36 @@ container.cdi = true
 	})
 	n.untilListed(can, []string{bus, id0, id1, id3}, []string{id2})
 	n.untilListed(zigbeeName, []string{otherID}, nil)
+}
+
+// With the run directory, the lock of the instance that serves is removed, and the next instance finds another one.
+// Only the next instance answers the kubelet and writes files.
+func TestRemovedLock(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r", "s"))
+	n.addNodes("r-0", "s-0")
+	const r, s = "example.com/r", "example.com/s"
+	first, err := agent.New(n.options)
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- first.Run(context.Background()) }()
+	n.untilListed(r, []string{"r-0"}, nil)
+	n.untilListed(s, []string{"s-0"}, nil)
+	must(t, os.RemoveAll(n.options.Paths.RunDir))
+	if _, err := n.kubelet.Allocate(t.Context(), r, "r-0"); err == nil {
+		t.Error("an instance without its lock answers Allocate")
+	}
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("an instance without its lock ends without an error")
+		}
+	case <-time.After(limit):
+		t.Fatal("an instance without its lock goes on")
+	}
+	n.serve()
+	n.eventually("an answer of the next instance", func() bool {
+		_, err := n.kubelet.Allocate(t.Context(), s, "s-0")
+		return err == nil
+	})
 }

@@ -147,7 +147,8 @@ const (
 )
 
 // run runs a pass for each trigger until ctx is cancelled. The first one is the host watcher, when its
-// watches are in place. It returns nil, and is called once, in its own goroutine of the group.
+// watches are in place. It returns an error if this instance has lost its lock. It is called once, in its own
+// goroutine of the group.
 func (l *loop) run(ctx context.Context) error {
 	defer close(l.life.done)
 	defer l.pace.timer.Stop()
@@ -155,6 +156,9 @@ func (l *loop) run(ctx context.Context) error {
 	l.life.passing.Go(l.saves.run)
 	l.begin(ctx)
 	for t, ok := l.next(ctx); ok; t, ok = l.next(ctx) {
+		if l.agent.turn.isLost() {
+			return errLost
+		}
 		began := time.Now()
 		l.pace.watchdog.Reset(l.page.stuckAfter)
 		l.pace.limiter.began = began

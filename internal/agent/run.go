@@ -168,7 +168,7 @@ func (a *Agent) end(life phases, l *loop, isHandover bool) error {
 	life.stop()
 	err := life.group.Wait()
 	a.kubelet.Close()
-	if l != nil && !isHandover {
+	if l != nil && !isHandover && !a.turn.isLost() {
 		l.finish()
 	}
 	a.reader.Wait()

@@ -111,6 +111,21 @@ func (t turn) isTaken(r right) bool {
 	return err == nil && lock.Type != none
 }
 
+// errLost is why an instance ends whose rights are worth nothing.
+var errLost = errors.New("the lock file in --run-dir was removed or replaced, so that another instance may serve: the program ends, to be started again")
+
+// isLost reports whether the lock file is not the one that this instance has locked: somebody has removed the
+// run directory, and another instance may have the rights in a new one.
+func (t turn) isLost() bool {
+	if t.file == nil {
+		return false
+	}
+	own, ownErr := t.file.Stat()
+	now, nowErr := os.Stat(t.file.Name())
+	isSame := ownErr == nil && nowErr == nil && os.SameFile(own, now)
+	return !isSame
+}
+
 // close releases all rights. A goroutine that waits keeps the file open, so they are released first.
 func (t turn) close() {
 	if t.file == nil {
