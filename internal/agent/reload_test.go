@@ -198,6 +198,27 @@ func TestUnwritableStateDirectory(t *testing.T) {
 	}
 }
 
+// An instance that ends before it serves has not died of its configuration.
+func TestExitBeforeServing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r"))
+	n.addNodes("r-0")
+	const r = "example.com/r"
+	_, stop := n.serve()
+	n.untilListed(r, []string{"r-0"}, nil)
+	stop()
+	n.configure(parts("r count = 2"))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // most of them end before the loop begins
+		a, err := agent.New(n.options)
+		must(t, err)
+		must(t, a.Run(ended))
+	}
+	n.serve()
+	n.untilListed(r, []string{"r-0", "r-0::1"}, nil)
+}
+
 // hangingLog blocks the record of a loaded configuration.
 type hangingLog struct {
 	slog.Handler

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 )
 
 // phases are the two phases of an instance. At the end of the program, first the passes end, and then,
@@ -76,11 +78,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	var l *loop
 	hasTurn := make(chan struct{})
-	go func() {
-		if a.standBy(life.passing.ctx) == nil {
+	life.passing.Go(func(ctx context.Context) error {
+		if a.standBy(ctx) == nil {
 			close(hasTurn)
 		}
-	}()
+		return nil
+	})
 	// A read of standBy may hang. It does not begin the loop then.
 	select {
 	case <-life.passing.ctx.Done():
@@ -168,7 +171,9 @@ func (a *Agent) end(life phases, l *loop, isHandover bool) error {
 	life.stop()
 	err := life.group.Wait()
 	a.kubelet.Close()
-	if l != nil && !isHandover && !a.turn.isLost() {
+	if l == nil {
+		_ = a.reader.End(&configuration.Trial{}) // no configuration was served
+	} else if !isHandover && !a.turn.isLost() {
 		l.finish()
 	}
 	a.reader.Wait()
