@@ -46,6 +46,10 @@ func readMark(stateDir string) mark {
 	if files.ReadJSON(filepath.Join(stateDir, markName), files.MaxSize, &left) != nil {
 		return mark{}
 	}
+	// A clock that was set back must not make a configuration suspect for longer.
+	if now := time.Now(); left.Last.After(now) {
+		left.Last = now
+	}
 	return left
 }
 

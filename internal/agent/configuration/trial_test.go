@@ -225,3 +225,22 @@ func TestNormalExits(t *testing.T) {
 		r.Wait()
 	}
 }
+
+// A suspect configuration is tried again after ten minutes, whatever the clock was at its last try.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("[[resource]]\nname = \"example.com/deadly\"\nmatch.glob = \"/dev/x\"\n")
+	_, got := n.start()
+	n.untilMarked(1)
+	hash := got.Config.Hash
+	later := time.Now().Add(24 * time.Hour).Format(time.RFC3339)
+	mark := fmt.Sprintf(`{"hash":%q,"tries":3,"last":%q}`, hash, later)
+	if err := os.WriteFile(filepath.Join(n.stateDir, "config-trial.json"), []byte(mark), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, got = n.start()
+	if latest := time.Now().Add(time.Hour); got.Until.IsZero() || got.Until.After(latest) {
+		t.Errorf("it is tried again at %v, want a time before %v", got.Until, latest)
+	}
+}
