@@ -42,6 +42,7 @@ func replace(t *testing.T, tree sysfstest.Tree, attr string, absent bool) {
 
 const server = "../../../testdata/machines/server-two-socket.txtar"
 const desktop = "../../../testdata/machines/desktop-xhci.txtar"
+const nics = "../../../testdata/machines/sriov-nics.txtar"
 
 // A function without identifiers is one, and affects no other.
 func TestPCIWithoutModalias(t *testing.T) {
@@ -233,23 +234,25 @@ func TestDeviceMissingOnItsBus(t *testing.T) {
 	}
 }
 
-func TestNodesOfUnlistableBusAreLeftOut(t *testing.T) {
+// What is in a list that can't be read, for example without a file descriptor, is not gone.
+func TestUnlistable(t *testing.T) {
 	t.Parallel()
-	tree := sysfstest.Load(t, desktop)
-	bus := filepath.Join(tree.Sysfs(), "bus/usb/devices")
-	must(t, os.RemoveAll(bus))
-	must(t, os.WriteFile(bus, nil, 0o644))
-	snap := scan(t, tree)
-	if len(snap.Problems) != 1 || snap.Problems[0].Subject != "bus/usb/devices" {
-		t.Errorf("problems: %+v; want the bus alone", snap.Problems)
-	}
-	for _, n := range snap.Nodes {
-		if strings.HasPrefix(n.Path, "/dev/ttyUSB") {
-			t.Errorf("%s is there, of %v", n.Path, n.Hardware)
-		}
-	}
-	if findNode(t, snap, "/dev/dri/card0").Hardware == nil {
-		t.Error("the graphics card has lost its node")
+	for list, machine := range map[string]string{"bus/usb/devices": desktop, "bus/pci/devices": desktop, "class/net": nics} {
+		t.Run(list, func(t *testing.T) {
+			t.Parallel()
+			tree := sysfstest.Load(t, machine)
+			want, s := sysfstest.Scan(t, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
+			dir := filepath.Join(tree.Sysfs(), list)
+			must(t, os.Rename(dir, dir+".away"))
+			must(t, os.WriteFile(dir, nil, 0o644))
+			if _, err := s.Scan(t.Context()); err == nil || !strings.Contains(err.Error(), list) {
+				t.Errorf("scan: %v; want an error about the list", err)
+			}
+			must(t, errors.Join(os.Remove(dir), os.Rename(dir+".away", dir)))
+			snap, err := s.Scan(t.Context())
+			must(t, err)
+			equal(t, "interfaces", len(want.Nets), len(snap.Nets))
+		})
 	}
 }
 
@@ -280,7 +283,7 @@ func TestVirtualFunctionNumbers(t *testing.T) {
 // The PCI functions of a snapshot are those of ghw's list.
 func TestPCIComesFromGHW(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{server, "../../../testdata/machines/qemu-q35-nodes.txtar", "../../../testdata/machines/sriov-nics.txtar"} {
+	for _, file := range []string{server, "../../../testdata/machines/qemu-q35-nodes.txtar", nics} {
 		tree := sysfstest.Load(t, file)
 		info, err := ghw.PCI(ghw.WithPathOverrides(ghw.PathOverrides{"/sys": tree.Sysfs()}), ghw.WithLogger(slog.New(slog.DiscardHandler)))
 		must(t, err)

@@ -28,6 +28,10 @@ func (c *scan) readNets(numbers *netNumbers) []*device.Node {
 		return nil // a kernel without networking
 	}
 	c.problems.add("class/net", err)
+	if err != nil && entries == nil {
+		c.unlisted = err
+		return nil
+	}
 	sort.Slice(entries, func(i, j int) bool {
 		return entries[i].Name < entries[j].Name
 	})

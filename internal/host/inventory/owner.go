@@ -198,11 +198,11 @@ func (c *scan) ownNode(found *node, groups map[string]*device.Hardware) bool {
 }
 
 // leaveOut reports that a node or an interface is left out because its hardware is unknown. It does
-// not report hardware that was removed, that could not be read yet, that has appeared since
-// the last scan of the buses, or whose bus could not be read.
+// not report hardware that was removed, that could not be read yet, or that has appeared since
+// the last scan of the buses.
 func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
 	_, isUnread := c.unread[hardware]
-	if isUnread || c.isOld || slices.Contains(c.noBus, bus) || !c.sysfs.Exists(hardware) {
+	if isUnread || c.isOld || !c.sysfs.Exists(hardware) {
 		return
 	}
 	err := fmt.Errorf("left out, because its %s device %q could not be read", bus, base(hardware))

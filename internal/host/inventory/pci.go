@@ -150,6 +150,9 @@ func (s *Scanner) readFunctions(c *scan) {
 			functions = append(functions, function{Entry: e})
 		}
 	}
+	if c.unlisted != nil {
+		return // nothing is gone
+	}
 	// They take most of the time of a scan of a large host.
 	inHalves(functions, func(half []function) problems {
 		for i := range half {

@@ -108,7 +108,7 @@ func (s *Scanner) LeaveOutNets(leaveOut bool) {
 }
 
 // Scan scans the whole host, except for LeaveOutNets. The error means that nothing is known about
-// the host, because its sysfs or /dev is unreadable or ctx has ended. Other failures are
+// the host, because its sysfs, a bus or /dev is unreadable or ctx has ended. Other failures are
 // Snapshot.Problems. A device that appears or disappears meanwhile is completely in the snapshot or
 // not at all.
 func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
@@ -122,7 +122,8 @@ func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error)
 	defer s.mu.Unlock()
 	s.addEvents(b, time.Now())
 	if s.base != nil && b.onlyNets() {
-		return s.complete(s.base).snapshot, nil
+		c, err := s.complete(s.base)
+		return c.snapshot, err
 	}
 	c, err := s.scan(ctx)
 	return c.snapshot, err
@@ -183,24 +184,29 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 	if isFirst && !tree.recording {
 		s.addRecentNodes(located, time.Now())
 	}
-	c := s.complete(base)
-	s.base = base
-	return c, nil
+	c, err := s.complete(base)
+	if err == nil {
+		s.base = base
+	}
+	return c, err
 }
 
 // complete adds the network interfaces to a scan without them, which it does not change, and makes the
-// snapshot.
-func (s *Scanner) complete(base *scan) *scan {
+// snapshot, unless a list is missing.
+func (s *Scanner) complete(base *scan) (*scan, error) {
 	c := base.copy()
 	c.isOld = base == s.base
 	var nets []*device.Node
 	if !s.noNets {
 		nets = c.readNets(&s.nets)
 	}
+	if c.unlisted != nil {
+		return c, fmt.Errorf("scan the host: %w", c.unlisted)
+	}
 	c.finish()
 	c.makeSnapshot(nets)
 	s.last = scanResult{c.snapshot, c.netInterfaces}
-	return c
+	return c, nil
 }
 
 // copy returns a copy with its own hardware and nodes.
@@ -234,9 +240,8 @@ func (c *scan) onBus(bus device.Bus) []sysfs.Entry {
 		return nil
 	}
 	c.problems.add(dir, err)
-	// Nodes of devices on such a bus are left out, see leaveOut.
 	if err != nil && entries == nil {
-		c.noBus = append(c.noBus, bus)
+		c.unlisted = errors.Join(c.unlisted, err)
 	}
 	return entries
 }
@@ -341,7 +346,7 @@ type scan struct {
 	interfaces    map[string]int                   // numbers of USB interfaces by path
 	unread        map[string]device.UnreadHardware // PCI functions and USB devices by path
 	unreadPCI     map[string]*device.Hardware      // PCI functions by path, with their readable attributes
-	noBus         []device.Bus                     // buses that could not be listed
+	unlisted      error                            // why a bus or the interfaces can't be listed: what is in the list is not gone
 	netInterfaces map[string]netInterface          // by name
 	problems      problems
 }

@@ -50,6 +50,9 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 			paths[e.Path] = true
 		}
 	}
+	if c.unlisted != nil {
+		return // nothing is gone
+	}
 	s.usb.forgetOthers(paths)
 	patience := slowUpdate
 	if s.last.Snapshot == nil {
