@@ -82,10 +82,6 @@ func (l *loop) observe(ctx context.Context, v *View) *holds.View {
 	if !l.options.hasKubelet() {
 		return &holds.View{} // nobody knows the holders, and nobody waits for them
 	}
-	// Somebody may have repaired what kept claims from being read.
-	if l.held.UnreadClaims() != "" {
-		l.dra.plugin.Load()
-	}
 	offered := map[string]holds.Device{}
 	for _, m := range v.Matched.Resources {
 		for i := range m.Offers {

@@ -64,8 +64,7 @@ func (l *loop) conclude(v *View, out ledger.Output, failed map[string]error, isW
 	l.save(good)
 	isSaved := l.warnUnsaved(*l.saves.last.Load())
 	// A failed save shows up only in a later pass, because the saver runs in its own goroutine.
-	isRead := !l.lacksDevices() && l.held.UnreadClaims() == ""
-	isDone := isSaved && isWritten && isRead
+	isDone := isSaved && isWritten && !l.lacksDevices()
 	l.pace.retry.record(now, !isDone)
 	// Links and CDI entries are also retained until no container holds their devices.
 	l.book.Await(out.AwaitsHolders || l.outputs.retains)

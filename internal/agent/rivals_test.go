@@ -2,8 +2,6 @@ package agent_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -195,22 +193,4 @@ func TestEditToExclusiveAndBack(t *testing.T) {
 	}
 	r.ends("b", uid)
 	r.untilOffered(r.agent, r.clock, zigbeeName, stickID)
-}
-
-// An exclusive device waits for a claim that can't be read, and no longer when an administrator has removed its
-// file.
-func TestUnreadClaimIsReadAgain(t *testing.T) {
-	t.Parallel()
-	r := newRivalry(t, twoNames)
-	r.listed(true, true)
-	r.stop()
-	file := r.options.Paths.SpecWriter().ClaimPath("0f6c1d2e-0000-4000-8000-00000000000a")
-	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(t, os.WriteFile(file, []byte("{"), 0o600))
-	r.agent, r.stop = r.serveBy(r.clock)
-	r.untilLogged("prepared claims can't be read")
-	r.listed(false, false)
-	must(t, os.Remove(file))
-	r.untilOffered(r.agent, r.clock, zigbeeName, zigbeeID)
-	r.listed(true, true)
 }

@@ -63,9 +63,6 @@ func (v *View) IsHeld(id string) bool { return v.unread != "" || len(v.holders[i
 // Unread is why it is not known which pods hold devices, empty if it is known.
 func (v *View) Unread() string { return v.unread }
 
-// UnreadClaims is why the devices of some claims are not known, empty if they are known.
-func (v *View) UnreadClaims() string { return v.unreadClaims }
-
 // HeldIDs returns the IDs of all held devices, sorted.
 func (v *View) HeldIDs() []string { return slices.Sorted(maps.Keys(v.holders)) }
 

@@ -1,9 +1,7 @@
 package dra
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -49,8 +47,6 @@ type claims struct {
 	mu    sync.Mutex
 	byUID map[string]*prepared
 	ended chan struct{} // closed when a claim has ended; nil if nobody waits
-	// unread is why some claims could not be read, nil if all could.
-	unread error
 }
 
 // prepared is a prepared claim. Each preparation makes another one, so that a caller with an old one
@@ -70,25 +66,18 @@ type prepared struct {
 	released bool
 }
 
-// load reads the claims that earlier instances have prepared. After an error, it is called again.
+// load reads the claims that earlier instances have prepared.
 func (c *claims) load() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	stored, err := c.Claims.Claims()
-	if err != nil && c.unread == nil {
+	if err != nil {
 		c.Log.Warn("prepared claims can't be read", "cdi_dir", c.Claims.Dir, "err", err)
 	}
-	c.unread = err
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := time.Now()
-	known := c.byUID
 	c.byUID = map[string]*prepared{}
 	wanted := map[string][]holds.Wanted{}
 	for _, claim := range stored {
-		wanted[claim.UID] = wantedBy(claim)
-		if own := known[claim.UID]; own != nil && isSame(own.Claim, claim) {
-			c.byUID[claim.UID] = own
-			continue
-		}
 		written := now
 		info, err := os.Lstat(c.Claims.ClaimPath(claim.UID))
 		// A time in the future would delay the end of the claim.
@@ -97,15 +86,9 @@ func (c *claims) load() {
 			written = info.ModTime()
 		}
 		c.byUID[claim.UID] = &prepared{Claim: claim, written: written}
+		wanted[claim.UID] = wantedBy(claim)
 	}
 	c.Book.SetClaims(wanted, err)
-}
-
-// isSame reports whether two claims have the same content in a file.
-func isSame(a, b cdi.Claim) bool {
-	one, _ := json.Marshal(a) // text and numbers: it never fails
-	other, _ := json.Marshal(b)
-	return bytes.Equal(one, other)
 }
 
 // wantedBy are the devices of a claim for the book, once for each slot. What they use is not in the files of

@@ -150,7 +150,7 @@ func New(o Options) *Plugin {
 }
 
 // Load reads the claims that earlier instances have prepared. It is called before the first call of the
-// kubelet is answered, when no other instance answers any more, and again while some can't be read.
+// kubelet is answered, when no other instance answers any more.
 func (p *Plugin) Load() { p.claims.load() }
 
 // Publish publishes the devices as the ResourceSlices of the node, which stay, until ctx is cancelled, which is
