@@ -69,7 +69,8 @@ import (
 
 // Run finds the devices that the configuration describes and serves them to the kubelet until
 // ctx is cancelled, which is no error. An error at the start names the flag of generic-dp serve
-// that corresponds to an option.
+// that corresponds to an option. It also ends with an error if somebody removes RunDir while it serves:
+// another instance may serve then.
 //
 // Several instances may run in one process if each has its own RunDir, StateDir and Listen.
 func Run(ctx context.Context, o Options) error {

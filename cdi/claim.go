@@ -112,7 +112,7 @@ func (w *Writer) claimError(name string) error {
 	if err != nil {
 		return fmt.Errorf("--cdi-dir: %w", err)
 	}
-	return fmt.Errorf("--cdi-dir: %s is not the spec of a claim: remove it when no container uses the devices of the claim", name)
+	return fmt.Errorf("--cdi-dir: %s is not the spec of a claim: when no container uses the devices of the claim, remove it, and start the program again", name)
 }
 
 // Claims reads all claims, in the order of their UIDs. It leaves out claims whose file cannot be

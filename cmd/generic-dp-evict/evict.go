@@ -127,7 +127,7 @@ func evict(ctx context.Context, api *kubeapi.Client, o options) error {
 	}
 }
 
-// next is tracker.next. There is no pod to evict while the pods are not watched: their devices may have recovered.
+// next is tracker.next. There is no pod to evict while the pods cannot be watched: their devices may have recovered.
 // It is called again after each eviction, which may have changed the next due time.
 func (e *evicter) next() (ready *pod, wake time.Time) {
 	e.mu.Lock()

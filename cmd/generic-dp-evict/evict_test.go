@@ -330,7 +330,7 @@ func TestNoEvictionWithoutWatch(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	get, options := probed(t)
-	options.After = time.Second
+	options.After = 2 * time.Second
 	untilReady := func(status string) {
 		for !strings.HasPrefix(get("/readyz"), status) {
 		}
@@ -347,9 +347,9 @@ func TestNoEvictionWithoutWatch(t *testing.T) {
 	c.EndWatches()
 	untilReady("503 ")
 	c.pod("back", "Healthy", nil)
-	// The delays between these watches add up to more than two seconds.
+	// The delays between these watches add up to more than three seconds.
 	refused := c.watches()
-	c.until("refused watches", func() bool { return c.watches() > refused+6 })
+	c.until("refused watches", func() bool { return c.watches() > refused+5 })
 	c.Fault(nil)
 	c.pod("lost", "Unhealthy", nil)
 	c.until("eviction", func() bool { return len(c.reports()) > 0 })

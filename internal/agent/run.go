@@ -171,10 +171,11 @@ func (a *Agent) end(life phases, l *loop, isHandover bool) error {
 	life.stop()
 	err := life.group.Wait()
 	a.kubelet.Close()
-	if l == nil {
-		_ = a.reader.End(&configuration.Trial{}) // no configuration was served
-	} else if !isHandover && !a.turn.isLost() {
+	mayWrite := !isHandover && !a.turn.isLost()
+	if mayWrite && l != nil {
 		l.finish()
+	} else if mayWrite {
+		_ = a.reader.End(&configuration.Trial{}) // no configuration was served
 	}
 	a.reader.Wait()
 	a.turn.close()

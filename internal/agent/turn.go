@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -120,10 +121,12 @@ func (t turn) isLost() bool {
 	if t.file == nil {
 		return false
 	}
-	own, ownErr := t.file.Stat()
-	now, nowErr := os.Stat(t.file.Name())
-	isSame := ownErr == nil && nowErr == nil && os.SameFile(own, now)
-	return !isSame
+	own, err := t.file.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(t.file.Name())
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, now)
 }
 
 // close releases all rights. A goroutine that waits keeps the file open, so they are released first.

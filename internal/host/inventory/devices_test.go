@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -253,6 +255,38 @@ func TestUnlistable(t *testing.T) {
 			must(t, err)
 			equal(t, "interfaces", len(want.Nets), len(snap.Nets))
 		})
+	}
+}
+
+// A bus that may not be read, as under a rule of systemd or AppArmor, affects its own devices only.
+func TestForbiddenBus(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		// Root may read every directory.
+		nobody := exec.Command("/proc/self/exe", "-test.run=^TestForbiddenBus$")
+		nobody.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if out, err := nobody.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	h := sysfstest.New(t)
+	h.AddPCI(sysfstest.PCI{
+		Address: "0000:03:00.0", Vendor: "1002", Device: "740f", Class: "038000",
+		Nodes: []sysfstest.Node{{Name: "dri/card0", Subsystem: "drm"}},
+	})
+	h.AddRootHub("devices/platform/usb", 1, "480")
+	h.AddUSB(serialStick(0, 0))
+	bus := filepath.Join(h.Sysfs(), "bus/usb/devices")
+	must(t, os.Chmod(bus, 0))
+	snap := scan(t, h.Tree)
+	must(t, os.Chmod(bus, 0o755)) // so that it can be removed
+	isReported := slices.ContainsFunc(snap.Problems, func(p device.Problem) bool { return p.Subject == "bus/usb/devices" })
+	if !isReported {
+		t.Errorf("problems: %+v; want one of the bus", snap.Problems)
+	}
+	if findNode(t, snap, "/dev/dri/card0").Hardware == nil {
+		t.Error("the graphics card has lost its node")
 	}
 }
 

@@ -28,8 +28,8 @@ func (c *scan) readNets(numbers *netNumbers) []*device.Node {
 		return nil // a kernel without networking
 	}
 	c.problems.add("class/net", err)
-	if err != nil && entries == nil {
-		c.unlisted = err
+	if entries == nil {
+		c.addUnlisted(err)
 		return nil
 	}
 	sort.Slice(entries, func(i, j int) bool {

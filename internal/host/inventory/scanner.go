@@ -197,7 +197,7 @@ func (s *Scanner) complete(base *scan) (*scan, error) {
 	c := base.copy()
 	c.isOld = base == s.base
 	var nets []*device.Node
-	if !s.noNets {
+	if !s.noNets && c.unlisted == nil {
 		nets = c.readNets(&s.nets)
 	}
 	if c.unlisted != nil {
@@ -232,6 +232,14 @@ func (c *scan) copy() *scan {
 	return &d
 }
 
+// addUnlisted notes why a list can't be read. One that may not be read will not be readable a second later: what
+// is in it is left out.
+func (c *scan) addUnlisted(err error) {
+	if !errors.Is(err, fs.ErrPermission) {
+		c.unlisted = errors.Join(c.unlisted, err)
+	}
+}
+
 // onBus lists the devices on a bus. A bus that the kernel does not have has no devices.
 func (c *scan) onBus(bus device.Bus) []sysfs.Entry {
 	dir := busDir(bus)
@@ -240,8 +248,8 @@ func (c *scan) onBus(bus device.Bus) []sysfs.Entry {
 		return nil
 	}
 	c.problems.add(dir, err)
-	if err != nil && entries == nil {
-		c.unlisted = errors.Join(c.unlisted, err)
+	if entries == nil {
+		c.addUnlisted(err)
 	}
 	return entries
 }
