@@ -303,8 +303,8 @@ const (
 	// A burst of pods changes holds all the time, and needs the cores itself. After a pass of 1 ms, a
 	// pass for changed holds begins after holdsFactor ms. Allocate and NodePrepareResources check the
 	// holds themselves, so only the lists are late.
-	holdsFactor   = 16
-	maxHoldsDelay = time.Second
+	holdsFactor   = 64
+	maxHoldsDelay = 3 * time.Second
 
 	// sendDelay is the pause after a changed list, before the state is saved and the next
 	// pass begins, because the kernel continues to announce a device whose node was already
