@@ -264,7 +264,11 @@ func TestForbiddenBus(t *testing.T) {
 	if os.Geteuid() == 0 {
 		// Root may read every directory.
 		nobody := exec.Command("/proc/self/exe", "-test.run=^TestForbiddenBus$")
-		nobody.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		const uid = 65534
+		nobody.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		dir := t.TempDir()
+		must(t, errors.Join(os.Chown(filepath.Dir(dir), uid, uid), os.Chown(dir, uid, uid)))
+		nobody.Env = append(os.Environ(), "TMPDIR="+dir)
 		if out, err := nobody.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
