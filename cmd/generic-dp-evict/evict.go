@@ -127,8 +127,9 @@ func evict(ctx context.Context, api *kubeapi.Client, o options) error {
 	}
 }
 
-// next is tracker.next. There is no pod to evict while the pods cannot be watched: their devices may have recovered.
-// It is called again after each eviction, which may have changed the next due time.
+// next returns the pod that is evicted now, or when to ask again, see tracker.next. While the pods cannot be
+// watched it returns neither, because their devices may have recovered. It is called again after each eviction,
+// which may have changed when the next one is due.
 func (e *evicter) next() (ready *pod, wake time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

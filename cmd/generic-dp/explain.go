@@ -82,9 +82,8 @@ func (f *flags) explainName(stderr io.Writer, view *agent.View, cfg *config.Conf
 	return f.explainDevice(stderr, view, cfg, name)
 }
 
-// nameOfID returns a name of the device with an ID that no hardware and no node has: the ID of a slot, of a
-// shared device, or of a device that is neither. A device that is more or less than one piece of hardware is
-// explained with its resource. The result is empty if no resource offers the ID.
+// nameOfID returns what to explain for the ID of an offered device or of one of its slots: the hardware or the
+// node of the device, or its resource if the device has several or none. It is empty if no resource offers the ID.
 func nameOfID(view *agent.View, id string) string {
 	id, _ = device.SplitSlot(id)
 	for _, m := range view.Matched.Resources {

@@ -54,7 +54,7 @@ func (g *gate) close(within time.Duration) (isIdle bool) {
 	}
 }
 
-// enter is gate.enter, which calls of the kubelet pass. An instance that has lost its lock answers none, and ends.
+// enter admits a call of the kubelet, see gate.enter. An instance that has lost its lock refuses it, and ends.
 func (a *Agent) enter(ctx context.Context) (leave func(), err error) {
 	if a.turn.isLost() {
 		a.wake.send()

@@ -156,8 +156,8 @@ container.cdi = true
 	n.untilListed(zigbeeName, []string{otherID}, nil)
 }
 
-// With the run directory, the lock of the instance that serves is removed, and the next instance finds another one.
-// Only the next instance answers the kubelet and writes files.
+// An instance whose lock was removed with the run directory answers no call any more, and ends. The next instance
+// has another lock.
 func TestRemovedLock(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r", "s"))

@@ -171,11 +171,12 @@ func (a *Agent) end(life phases, l *loop, isHandover bool) error {
 	life.stop()
 	err := life.group.Wait()
 	a.kubelet.Close()
-	mayWrite := !isHandover && !a.turn.isLost()
-	if mayWrite && l != nil {
-		l.finish()
-	} else if mayWrite {
+	switch {
+	case isHandover || a.turn.isLost(): // the files belong to another instance
+	case l == nil:
 		_ = a.reader.End(&configuration.Trial{}) // no configuration was served
+	default:
+		l.finish()
 	}
 	a.reader.Wait()
 	a.turn.close()

@@ -236,7 +236,7 @@ func TestDeviceMissingOnItsBus(t *testing.T) {
 	}
 }
 
-// What is in a list that can't be read, for example without a file descriptor, is not gone.
+// A scan fails if a bus or the interfaces can't be listed, for example for want of a file descriptor.
 func TestUnlistable(t *testing.T) {
 	t.Parallel()
 	for list, machine := range map[string]string{"bus/usb/devices": desktop, "bus/pci/devices": desktop, "class/net": nics} {

@@ -151,7 +151,7 @@ func (s *Scanner) readFunctions(c *scan) {
 		}
 	}
 	if c.unlisted != nil {
-		return // nothing is gone
+		return // the scan fails, and what is not listed is not forgotten
 	}
 	// They take most of the time of a scan of a large host.
 	inHalves(functions, func(half []function) problems {

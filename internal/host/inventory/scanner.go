@@ -232,8 +232,8 @@ func (c *scan) copy() *scan {
 	return &d
 }
 
-// addUnlisted notes why a list can't be read. One that may not be read will not be readable a second later: what
-// is in it is left out.
+// addUnlisted records why a list can't be read, so that the scan fails. A list for which the permission is missing
+// stays unreadable, so its devices are left out instead.
 func (c *scan) addUnlisted(err error) {
 	if !errors.Is(err, fs.ErrPermission) {
 		c.unlisted = errors.Join(c.unlisted, err)

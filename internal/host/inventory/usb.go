@@ -51,7 +51,7 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		}
 	}
 	if c.unlisted != nil {
-		return // nothing is gone
+		return // the scan fails, and what is not listed is not forgotten
 	}
 	s.usb.forgetOthers(paths)
 	patience := slowUpdate
